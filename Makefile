@@ -1,0 +1,61 @@
+# Everything a developer types. Needs make and a Python 3.11 or newer with venv; the rest comes from the package index.
+# `make bench` also uses Java, Maven and Go where they are found.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# A found name is not enough: version managers leave names on the path behind which there is no Python.
+FIND_PYTHON = for name in python3.13 python3.12 python3.11 python3; do \
+	"$$name" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo "$$name"; exit; }; done
+PYTHON ?= $(shell $(FIND_PYTHON))
+
+# Arguments for the program behind a target: make serve ARGS="--port 9092", make bench ARGS="--quick --only produce".
+ARGS ?=
+# Test processes; 0 runs the tests in this one, which a debugger wants.
+JOBS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -gt 4 ] && echo 4 || echo "$$n")
+FUZZ_EXAMPLES ?= 2000
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test check format demo bench serve fuzz clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## a virtual environment in .venv with everything pinned in constraints.txt
+
+$(READY): pyproject.toml constraints.txt
+	@[ -n "$(PYTHON)" ] || { echo "Ottla needs Python 3.11 or newer with venv; none was found (say which: make PYTHON=...)" >&2; exit 1; }
+	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@echo "installing into $(VENV) with $$($(BIN)/python --version)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt hatchling editables
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $@
+
+test: check ## every check and every test
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --ignore tests/tidy $(ARGS)
+
+check: setup ## lint, format, types, and the rules of the house (tests/tidy)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src bench tests/tidy
+	$(BIN)/python -m pytest -q tests/tidy
+
+format: setup ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+demo: setup ## a pipeline from end to end, which ends by itself
+	$(BIN)/python examples/website_activity.py $(ARGS)
+
+bench: setup ## beside Apache Kafka; writes docs/benchmarks.md, fails when a floor does
+	$(BIN)/python -m bench $(ARGS)
+
+serve: setup ## a broker on 127.0.0.1:9092 with its data in ./data
+	$(BIN)/ottla serve --data data $(ARGS)
+
+fuzz: setup ## many hostile inputs where `make test` tries a few
+	HYPOTHESIS_PROFILE=fuzz OTTLA_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) -m fuzz --timeout 1800 $(ARGS)
+
+clean: ## remove what make made, the virtual environment too
+	rm -rf $(VENV) .bench .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build

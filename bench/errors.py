@@ -1,0 +1,7 @@
+"""Why a figure is missing."""
+
+from __future__ import annotations
+
+
+class NotMeasured(Exception):
+    """A figure that could not be taken, with the reason that the page gives for it."""

@@ -1,0 +1,3 @@
+module ottla/bench/load
+
+go 1.21

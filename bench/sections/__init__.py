@@ -1,0 +1,20 @@
+"""One module per claim: what is measured, how, and what the page says about it.
+
+A section has a `TITLE`, an `ABOUT` for the page, and `run(harness)`.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from bench.sections import cpu, e2e, fetch, idle, produce, requests, startup
+
+SECTIONS: dict[str, ModuleType] = {
+    "startup": startup,
+    "produce": produce,
+    "requests": requests,
+    "fetch": fetch,
+    "e2e": e2e,
+    "cpu": cpu,
+    "idle": idle,
+}

@@ -1,0 +1,106 @@
+"""What a run needs besides Python: Kafka's jars through Maven, Java, and the load program built with Go.
+
+Everything is kept in $OTTLA_BENCH_CACHE, by default ~/.cache/ottla/bench. What is missing is a reason, not a crash:
+without Java only Ottla is measured, without Go the figures that want raw load are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.errors import NotMeasured
+from bench.processes import run
+
+HERE = Path(__file__).resolve().parent
+KAFKA_VERSION = "4.3.0"
+KAFKA_JAR = f"kafka_2.13-{KAFKA_VERSION}.jar"
+JAVA_VERSION_MIN = 17
+DOWNLOAD_TIMEOUT_S = 900
+
+
+def cache_directory() -> Path:
+    given = os.environ.get("OTTLA_BENCH_CACHE")
+    return Path(given) if given else Path.home() / ".cache" / "ottla" / "bench"
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Paths of what was found, or why it was not."""
+
+    kafka_jars: Path | None
+    kafka_missing: str
+    load: Path | None
+    load_missing: str
+
+    def load_program(self) -> str:
+        if self.load is None:
+            raise NotMeasured(self.load_missing)
+        return str(self.load)
+
+    def java(self, main: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
+        """A command line on Kafka's class path."""
+        if self.kafka_jars is None:
+            raise NotMeasured(self.kafka_missing)
+        return ["java", *options, "-cp", f"{self.kafka_jars}/*", main, *arguments]
+
+
+def find_tools() -> Tools:
+    jars = load = None
+    kafka_missing = load_missing = ""
+    try:
+        jars = kafka_jars(cache_directory())
+    except NotMeasured as reason:
+        kafka_missing = str(reason)
+    try:
+        load = load_program(cache_directory())
+    except NotMeasured as reason:
+        load_missing = str(reason)
+    return Tools(jars, kafka_missing, load, load_missing)
+
+
+def java_version() -> str:
+    """What `java -version` says first; NotMeasured where there is none that Kafka can use."""
+    if not shutil.which("java"):
+        raise NotMeasured("no java on the path")
+    said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(\d+)', said)
+    if not found or int(found[1]) < JAVA_VERSION_MIN:
+        raise NotMeasured(f"Kafka needs Java {JAVA_VERSION_MIN}, found: {said.splitlines()[:1]}")
+    return said.splitlines()[0].strip()
+
+
+def kafka_jars(cache: Path) -> Path:
+    """The folder with Kafka's jars, filled by Maven at first use, whole or not at all."""
+    java_version()
+    jars = cache / "jars" / "kafka"
+    if (jars / KAFKA_JAR).exists():
+        return jars
+    if not shutil.which("mvn"):
+        raise NotMeasured("no mvn on the path to fetch Kafka's jars with")
+    partial = jars.with_name(f"kafka.{os.getpid()}")
+    copy = ["mvn", "-q", "-B", "-f", str(HERE / "kafka" / "pom.xml"), "dependency:copy-dependencies"]
+    run([*copy, f"-DoutputDirectory={partial}"], DOWNLOAD_TIMEOUT_S)
+    shutil.rmtree(jars, ignore_errors=True)
+    partial.rename(jars)
+    return jars
+
+
+def load_program(cache: Path) -> Path:
+    """The load program, built again when its source has changed."""
+    sources = sorted((HERE / "load").glob("*.go"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+    program = cache / f"load-{digest}"
+    if program.exists():
+        return program
+    if not shutil.which("go"):
+        raise NotMeasured("no go on the path to build the load program with")
+    cache.mkdir(parents=True, exist_ok=True)
+    run(["go", "build", "-buildvcs=false", "-o", str(program), "."], DOWNLOAD_TIMEOUT_S, cwd=HERE / "load")
+    return program

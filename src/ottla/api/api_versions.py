@@ -1,0 +1,58 @@
+"""ApiVersions 0-4: which APIs in which versions, and the feature levels of the cluster.
+
+A version that is not served is answered in version 0 with UNSUPPORTED_VERSION (`server.dispatch` does that), so that any client
+can find out. From version 3 on a client names itself; a name that is none is refused with INVALID_REQUEST, as Kafka does.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ottla.core.controller.brokers import SUPPORTED_FEATURES
+from ottla.model.errors import ErrorCode
+from ottla.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+if TYPE_CHECKING:
+    from ottla.api.context import RequestContext
+
+CLIENT_NAMED_SINCE = 3
+MINIMUM_ZERO_SINCE = 4
+"""Older clients fail on a supported feature whose lowest level is 0."""
+_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if ctx.api_version >= CLIENT_NAMED_SINCE and not _is_named(request):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+    image = ctx.services.image
+    return ApiVersionsResponse(
+        api_keys=_api_keys(),
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            for name, (lowest, highest) in SUPPORTED_FEATURES.items()
+            if lowest > 0 or ctx.api_version >= MINIMUM_ZERO_SINCE
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in image.features.items()
+            if level > 0
+        ],
+    )
+
+
+def _is_named(request: ApiVersionsRequest) -> bool:
+    return bool(_NAME.fullmatch(request.client_software_name) and _NAME.fullmatch(request.client_software_version))
+
+
+def _api_keys() -> list[ApiVersion]:
+    from ottla.api.table import APIS  # The table holds this handler.
+
+    return [ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version) for api in APIS]

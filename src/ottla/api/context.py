@@ -1,0 +1,60 @@
+"""What a handler may see: the broker's services and the request it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.core.controller.image import MetadataImage
+    from ottla.model.configs.resolve import BrokerConfig
+    from ottla.runtime.appending import Appender
+    from ottla.runtime.controller import ControllerDriver
+    from ottla.runtime.fetch_sessions import FetchSessions
+    from ottla.runtime.fetching import Fetches
+    from ottla.runtime.log_directories import LogDirectories
+    from ottla.runtime.maintenance import Maintenance
+    from ottla.runtime.metrics import Metrics
+    from ottla.runtime.partitions import PartitionTable
+    from ottla.runtime.producer_ids import ProducerIds
+    from ottla.runtime.quorum import MetadataQuorum
+    from ottla.runtime.telemetry import Telemetry
+    from ottla.runtime.world import World
+
+
+@dataclass(slots=True, kw_only=True)
+class Services:
+    """The parts of a broker that handlers ask. Built once by `broker.py`."""
+
+    world: World
+    node_id: int
+    cluster_id: str
+    config: BrokerConfig
+    """Static and dynamic broker config; replaced as a whole when a dynamic config changes."""
+    image: MetadataImage
+    """The committed metadata; replaced as a whole when a record is committed."""
+    partitions: PartitionTable
+    appender: Appender
+    fetches: Fetches
+    maintenance: Maintenance
+    controller: ControllerDriver
+    quorum: MetadataQuorum
+    sessions: FetchSessions
+    producer_ids: ProducerIds
+    log_directories: LogDirectories
+    metrics: Metrics
+    telemetry: Telemetry
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """One request, as its handler sees it."""
+
+    services: Services
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    peer_host: str
+    listener: str
+    principal: str = "User:ANONYMOUS"

@@ -1,0 +1,51 @@
+"""An answer that comes later, without the cost of a task.
+
+A handler that cannot answer at once (a fetch that waits for data, a produce that waits for replicas) returns a `Deferred`.
+The connection keeps it in its queue of owed answers, so order is fixed when the request arrives and completion may come in
+any order. Completing it runs the connection's listener at once, on the loop, with no hop in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.model.chunks import Chunks
+
+
+class Deferred:
+    """One answer that is owed. Completed once or cancelled once; whatever comes after that is ignored."""
+
+    __slots__ = ("_listener", "_on_cancel", "cancelled", "chunks", "done")
+
+    def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
+        self.chunks: Chunks = []
+        self.done = False
+        self.cancelled = False
+        self._listener: Callable[[], None] | None = None
+        self._on_cancel = on_cancel
+
+    def complete(self, chunks: Chunks) -> None:
+        """Hand in the answer; empty chunks mean that nothing is sent (acks=0)."""
+        if self.done or self.cancelled:
+            return
+        self.chunks = chunks
+        self.done = True
+        self._on_cancel = None
+        if self._listener is not None:
+            self._listener()
+
+    def cancel(self) -> None:
+        """The connection is gone: let go of what the answer waits for."""
+        if self.done or self.cancelled:
+            return
+        self.cancelled = True
+        self._listener = None
+        if self._on_cancel is not None:
+            self._on_cancel()
+            self._on_cancel = None
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Called once by the connection; runs at once if the answer is already there."""
+        self._listener = listener
+        if self.done:
+            listener()

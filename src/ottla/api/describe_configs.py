@@ -1,0 +1,89 @@
+"""DescribeConfigs 1-4: topics, this broker, the default of all brokers, groups, client metrics subscriptions.
+
+A broker answers for itself; the configs of another one are that one's to tell. Broker loggers are not served.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.model.configs.definition import ResourceType
+from ottla.model.configs.describe import (
+    ConfigEntry,
+    describe_broker,
+    describe_broker_default,
+    describe_client_metrics,
+    describe_group,
+    describe_topic,
+)
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+if TYPE_CHECKING:
+    from ottla.api.context import RequestContext, Services
+
+
+def handle(ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_describe(ctx.services, item, request) for item in request.resources])
+
+
+def _describe(
+    services: Services, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> DescribeConfigsResult:
+    try:
+        entries = _entries(services, resource)
+    except ApiError as error:
+        return DescribeConfigsResult(
+            error_code=error.code,
+            error_message=error.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+    return DescribeConfigsResult(
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[_config(entry, request) for entry in entries],
+    )
+
+
+def _entries(services: Services, resource: DescribeConfigsResource) -> list[ConfigEntry]:
+    name, keys, image = resource.resource_name, resource.configuration_keys, services.image
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            if name not in image.topics:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+            return describe_topic(image.topic_configs(name), services.config, keys)
+        case ResourceType.BROKER if name == "":
+            return describe_broker_default(image.configs_of(ResourceType.BROKER, ""), keys)
+        case ResourceType.BROKER:
+            if name != str(services.node_id):
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"this is broker {services.node_id}, not broker {name}")
+            return describe_broker(services.config, keys)
+        case ResourceType.GROUP:
+            return describe_group(image.configs_of(ResourceType.GROUP, name), services.config, keys)
+        case ResourceType.CLIENT_METRICS:
+            return describe_client_metrics(image.configs_of(ResourceType.CLIENT_METRICS, name), keys)
+    raise ApiError(ErrorCode.INVALID_REQUEST, f"configs of resource type {resource.resource_type} cannot be described")
+
+
+def _config(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in (entry.synonyms if request.include_synonyms else ())
+        ],
+        config_type=entry.type,
+        documentation=entry.doc if request.include_documentation else None,
+    )

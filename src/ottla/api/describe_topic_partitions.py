@@ -1,0 +1,86 @@
+"""DescribeTopicPartitions 0: topics page by page, with eligible leader replicas.
+
+Topics come in the order of their names. A cursor says where the next page begins.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.api.cluster_view import INTERNAL_TOPICS, offline_replicas, partition_error
+from ottla.core.controller.image import MetadataImage, TopicImage
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.api.context import RequestContext
+
+PARTITIONS_PER_PAGE_MAX = 2000
+
+
+def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    image, cursor = ctx.services.image, request.cursor
+    if cursor is not None and cursor.partition_index < 0:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a cursor points to a partition that is 0 or more")
+    names = sorted({topic.name for topic in request.topics} or image.topics.keys())
+    first_name = cursor.topic_name if cursor is not None else ""
+    room = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in names:
+        if name < first_name:
+            continue
+        start = cursor.partition_index if cursor is not None and name == first_name else 0
+        if room == 0:
+            return DescribeTopicPartitionsResponse(
+                topics=topics, next_cursor=Cursor(topic_name=name, partition_index=start)
+            )
+        topic = image.topics.get(name)
+        if topic is None:
+            if cursor is None or name != first_name:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                topics.append(DescribeTopicPartitionsResponseTopic(name=name, error_code=error))
+            continue
+        end = min(start + room, len(topic.partitions))
+        topics.append(_topic(image, topic, start, end))
+        room -= max(0, end - start)
+        if end < len(topic.partitions):
+            return DescribeTopicPartitionsResponse(
+                topics=topics, next_cursor=Cursor(topic_name=name, partition_index=end)
+            )
+    return DescribeTopicPartitionsResponse(topics=topics)
+
+
+def failed(
+    request: DescribeTopicPartitionsRequest, code: ErrorCode, _message: str, _version: int
+) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=code) for topic in request.topics]
+    )
+
+
+def _topic(image: MetadataImage, topic: TopicImage, start: int, end: int) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                error_code=partition_error(partition),
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replicas,
+                isr_nodes=partition.isr,
+                eligible_leader_replicas=partition.elr,
+                last_known_elr=partition.last_known_elr,
+                offline_replicas=offline_replicas(image, partition),
+            )
+            for index, partition in enumerate(topic.partitions[start:end], start)
+        ],
+    )

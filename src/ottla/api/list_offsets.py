@@ -1,0 +1,98 @@
+"""ListOffsets 1-11: the offset for a timestamp, or earliest, latest, of the largest timestamp, earliest local, latest tiered.
+
+A lookup by timestamp finds the exact record: the time index leads to a batch, which is read and, where it is compressed,
+decompressed in a thread. Nothing at or above the high watermark is found. Without tiered storage "latest tiered" (-5) and
+"earliest pending upload" (-6) answer -1, as Kafka does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.model.errors import ApiError, ErrorCode, OttlaError
+from ottla.api.refusal import refusal
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.api.context import RequestContext
+    from ottla.runtime.partition import Partition
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+READ_COMMITTED = 1
+
+
+class Found(NamedTuple):
+    """Where a lookup led; -1 for what there is not."""
+
+    offset: int = -1
+    timestamp: int = -1
+    leader_epoch: int = -1
+
+
+async def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
+    repeated = {key for key in asked if asked.count(key) > 1} if len(asked) != len(set(asked)) else set()
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for partition in topic.partitions:
+            if (topic.name, partition.partition_index) in repeated:
+                partitions.append(_refused(partition, ErrorCode.INVALID_REQUEST))
+            else:
+                partitions.append(await _answer(ctx, topic.name, partition, request.isolation_level))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
+
+
+async def _answer(
+    ctx: RequestContext, topic: str, asked: ListOffsetsPartition, isolation_level: int
+) -> ListOffsetsPartitionResponse:
+    services = ctx.services
+    try:
+        if asked.timestamp < 0 and ctx.api_version < FIRST_VERSION.get(asked.timestamp, 0):
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        partition = services.partitions.leader(topic, asked.partition_index)
+        partition.check_leader_epoch(asked.current_leader_epoch)
+        found = await _find(ctx, partition, asked.timestamp, isolation_level)
+    except OttlaError as error:
+        return _refused(asked, refusal(services, error).code)
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        offset=found.offset,
+        timestamp=found.timestamp,
+        leader_epoch=found.leader_epoch,
+    )
+
+
+async def _find(ctx: RequestContext, partition: Partition, timestamp: int, isolation_level: int) -> Found:
+    log = partition.log
+    if timestamp == LATEST:
+        end = partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.high_watermark
+        return Found(end, leader_epoch=log.epochs.latest)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return Found(log.log_start_offset, leader_epoch=log.epochs.epoch_of(log.log_start_offset))
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return Found()
+    run = ctx.services.world.offload.run
+    if timestamp == MAX_TIMESTAMP:
+        found = await run(log.offset_of_max_timestamp)
+    else:
+        found = await run(log.offset_for_timestamp, timestamp, partition.high_watermark)
+    return Found() if found is None or found[0] >= partition.high_watermark else Found(*found)
+
+
+def _refused(asked: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)

@@ -1,0 +1,121 @@
+"""Metadata 0-13: brokers, topics, partitions and their leaders; creates a topic that is missing, where that is allowed.
+
+A topic that is created on the way is answered at once with its leaders, where Kafka answers LEADER_NOT_AVAILABLE first and lets
+the client ask again. Topics may be asked for by id from version 10 on. Answers for very many partitions are built in a thread.
+Authorized operations are answered as "not known": there are no ACLs yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from ottla.api.cluster_view import INTERNAL_TOPICS, broker_addresses, offline_replicas, partition_error
+from ottla.core.controller.commands import CreateTopics, NewTopic
+from ottla.core.controller.image import MetadataImage, TopicImage
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import ZERO_UUID
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.api.context import RequestContext
+
+AskedTopics: TypeAlias = Sequence[MetadataRequestTopic] | None
+
+EMPTY_MEANS_ALL_VERSION = 0
+PARTITIONS_INLINE_MAX = 500
+
+
+async def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    asked = request.topics
+    if asked is not None and not asked and ctx.api_version == EMPTY_MEANS_ALL_VERSION:
+        asked = None
+    if asked and request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
+        failures = await _create_missing(ctx, asked)
+    else:
+        failures = {}
+    image = ctx.services.image
+    if len(image.topics if asked is None else asked) > PARTITIONS_INLINE_MAX:
+        return await ctx.services.world.offload.run(_response, ctx, image, asked, failures)
+    return _response(ctx, image, asked, failures)
+
+
+async def _create_missing(ctx: RequestContext, asked: AskedTopics) -> dict[str, ErrorCode]:
+    """Create the topics that are asked for by name and are not there; returns why some could not be."""
+    topics = ctx.services.image.topics
+    names = dict.fromkeys(
+        topic.name
+        for topic in asked or ()
+        if topic.name is not None and topic.topic_id == ZERO_UUID and topic.name not in topics
+    )
+    if not names:
+        return {}
+    created = await ctx.services.controller.submit(CreateTopics([NewTopic(name) for name in names]))
+    return {
+        topic.name: topic.outcome.code
+        for topic in created
+        if topic.outcome.code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+    }
+
+
+def _response(
+    ctx: RequestContext,
+    image: MetadataImage,
+    asked: AskedTopics,
+    failures: dict[str, ErrorCode],
+) -> MetadataResponse:
+    if asked is None:
+        topics = [_topic(image, topic) for topic in image.topics.values()]
+    else:
+        topics = [_asked_topic(image, topic, failures) for topic in asked]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in broker_addresses(image, ctx.listener)
+        ],
+        cluster_id=image.cluster_id,
+        controller_id=ctx.services.node_id,
+        topics=topics,
+    )
+
+
+def _asked_topic(
+    image: MetadataImage, asked: MetadataRequestTopic, failures: dict[str, ErrorCode]
+) -> MetadataResponseTopic:
+    if asked.name is None or asked.topic_id != ZERO_UUID:
+        found = image.topics_by_id.get(asked.topic_id)
+        if found is None:
+            return MetadataResponseTopic(name=None, topic_id=asked.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+        return _topic(image, found)
+    found = image.topics.get(asked.name)
+    if found is None:
+        error = failures.get(asked.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return MetadataResponseTopic(name=asked.name, error_code=error)
+    return _topic(image, found)
+
+
+def _topic(image: MetadataImage, topic: TopicImage) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=partition_error(partition),
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replicas,
+                isr_nodes=partition.isr,
+                offline_replicas=offline_replicas(image, partition),
+            )
+            for index, partition in enumerate(topic.partitions)
+        ],
+    )

@@ -1,0 +1,41 @@
+"""OffsetForLeaderEpoch 2-4: where a leader epoch ended, so that a consumer notices that a log was cut back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.model.errors import OttlaError
+from ottla.api.refusal import refusal
+from ottla.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.api.context import RequestContext
+
+
+def handle(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_answer(ctx, topic.topic, partition) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(ctx: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = ctx.services.partitions.leader(topic, asked.partition)
+        partition.check_leader_epoch(asked.current_leader_epoch)
+        log = partition.log
+        epoch, end_offset = log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
+    except OttlaError as error:
+        return EpochEndOffset(partition=asked.partition, error_code=refusal(ctx.services, error).code)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)

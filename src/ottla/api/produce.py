@@ -1,0 +1,128 @@
+"""Produce 3-13: append batches.
+
+Each partition of a request stands for itself: one may be refused while the others are written. All appends are made before
+anything is answered, so order is that of arrival; an answer waits only where a topic asks for a flush or for a look into the
+records. acks=0 gets no answer; if such a request fails, its connection is closed, which is the only sign that its producer
+can get. Message formats 0 and 1 are refused with UNSUPPORTED_FOR_MESSAGE_FORMAT, zstd before version 7 with
+UNSUPPORTED_COMPRESSION_TYPE, as Kafka does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from ottla.api.refusal import refusal
+from ottla.log.partition_log import Appended
+from ottla.model.chunks import Chunks
+from ottla.model.errors import ApiError, ErrorCode, OttlaError
+from ottla.wire import produce as codec
+from ottla.wire.batch import CODEC_MASK
+from ottla.wire.compression import Codec
+from ottla.wire.fields import TopicKey
+from ottla.wire.produce import ProducedPartition
+
+if TYPE_CHECKING:
+    from ottla.api.context import RequestContext, Services
+    from ottla.runtime.partition import Partition
+    from ottla.runtime.partitions import HostedTopic
+
+ZSTD_SINCE = 7
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+CODEC_BYTE = 22
+"""Where the low byte of a batch's attributes is."""
+
+Outcome = ProducedPartition | Awaitable[ProducedPartition]
+Outcomes = list[tuple[TopicKey, list[Outcome]]]
+
+
+def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | Awaitable[Chunks] | None:
+    version = ctx.api_version
+    request = codec.parse(frame, position, version)
+    services = ctx.services
+    outcomes: Outcomes = []
+    waits = failed = False
+    for key, partitions in request.topics:
+        produced: list[Outcome] = []
+        for index, records in partitions:
+            outcome = _append(services, version, request.acks, key, index, records)
+            if type(outcome) is not ProducedPartition:
+                waits = True
+            elif outcome.error_code:
+                failed = True
+            produced.append(outcome)
+        outcomes.append((key, produced))
+    if waits:
+        return _answer_later(ctx, request.acks, outcomes)
+    return _answer(ctx, request.acks, outcomes, failed=failed)  # type: ignore[arg-type]
+
+
+def _append(
+    services: Services, version: int, acks: int, key: TopicKey, index: int, records: memoryview | None
+) -> Outcome:
+    try:
+        topic = services.partitions.topic(key)
+        partition = services.partitions.leader_of(topic, index)
+        if records is None:
+            raise ApiError(ErrorCode.INVALID_RECORD, "a produce request needs one record batch per partition")
+        if acks != ACKS_LEADER or version < ZSTD_SINCE:
+            _check_request(topic, acks, version, records)
+        topic.counters.produce_requests += 1
+        appended = services.appender.append(topic, partition, records)
+    except OttlaError as error:
+        return _refused(services, key, index, error, len(records or b""))
+    if type(appended) is Appended:
+        return ProducedPartition(
+            index, 0, appended.base_offset, appended.log_append_time_ms, partition.log.log_start_offset
+        )
+    return _append_later(services, key, partition, appended)  # type: ignore[arg-type]
+
+
+async def _append_later(
+    services: Services, key: TopicKey, partition: Partition, appending: Awaitable[Appended]
+) -> ProducedPartition:
+    try:
+        appended = await appending
+    except OttlaError as error:
+        return _refused(services, key, partition.index, error, 0)
+    start = partition.log.log_start_offset
+    return ProducedPartition(partition.index, 0, appended.base_offset, appended.log_append_time_ms, start)
+
+
+def _check_request(topic: HostedTopic, acks: int, version: int, records: memoryview) -> None:
+    """What the request's acks and version rule out."""
+    if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {acks}")
+    if acks == ACKS_ALL and topic.config.min_insync_replicas > 1:
+        needed = topic.config.min_insync_replicas
+        raise ApiError(
+            ErrorCode.NOT_ENOUGH_REPLICAS, f"1 replica is in sync, min.insync.replicas of {topic.name} is {needed}"
+        )
+    if version < ZSTD_SINCE and len(records) > CODEC_BYTE and records[CODEC_BYTE] & CODEC_MASK == Codec.ZSTD:
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {ZSTD_SINCE} or later")
+
+
+def _refused(services: Services, key: TopicKey, index: int, error: OttlaError, size: int) -> ProducedPartition:
+    refused = refusal(services, error)
+    services.metrics.produce_errors += 1
+    services.metrics.bytes_rejected += size
+    return ProducedPartition(index, refused.code, error_message=refused.message)
+
+
+def _answer(
+    ctx: RequestContext, acks: int, outcomes: list[tuple[TopicKey, list[ProducedPartition]]], *, failed: bool
+) -> Chunks | None:
+    if acks != ACKS_NONE:
+        return [codec.encode_response(ctx.api_version, ctx.correlation_id, outcomes)]
+    if failed:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a produce request with acks=0 failed, so its connection closes")
+    return None
+
+
+async def _answer_later(ctx: RequestContext, acks: int, outcomes: Outcomes) -> Chunks:
+    done = [
+        (key, [item if isinstance(item, ProducedPartition) else await item for item in produced])
+        for key, produced in outcomes
+    ]
+    failed = any(item.error_code for _, produced in done for item in produced)
+    return _answer(ctx, acks, done, failed=failed) or []

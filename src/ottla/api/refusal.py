@@ -1,0 +1,22 @@
+"""From an exception to the error code of one partition or topic in an answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, OttlaError, StorageError
+
+if TYPE_CHECKING:
+    from ottla.api.context import Services
+
+
+def refusal(services: Services, error: OttlaError) -> ApiError:
+    """What a client is told; a failed log directory goes offline on the way."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, StorageError):
+        services.partitions.directory_failed(error)
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    if isinstance(error, CorruptLogError):
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))

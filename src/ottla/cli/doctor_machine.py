@@ -1,0 +1,79 @@
+"""What `ottla doctor` looks at on this machine: the data directory, the disk, limits."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from ottla.cli.finding import Finding, fail, ok, warn
+from ottla.cli.output import size_text
+
+OPEN_FILES_WANTED: Final = 10_000
+FREE_BYTES_LOW: Final = 2 << 30
+FREE_BYTES_NONE: Final = 100 << 20
+LOCK_NAME: Final = ".lock"
+
+
+def check_machine(data: Path | None) -> Iterator[Finding]:
+    """Every check that needs no broker."""
+    if data is not None:
+        yield from check_data(data)
+    yield check_open_files()
+
+
+def check_data(data: Path) -> Iterator[Finding]:
+    """Whether a broker could keep its logs there."""
+    check = "data directory"
+    if data.exists() and not data.is_dir():
+        yield fail(check, f"{data} is a file", "name a directory with --data")
+        return
+    place = data
+    while not place.exists():
+        place = place.parent
+    if not os.access(place, os.W_OK | os.X_OK):
+        yield fail(check, f"{place} is not writable for this user", "change its owner, or choose another with --data")
+        return
+    yield ok(check, f"{data} is writable" if data.exists() else f"{data} does not exist yet and can be made")
+    yield _check_lock(data)
+    yield _check_free(place)
+
+
+def _check_lock(data: Path) -> Finding:
+    check = "data directory lock"
+    try:
+        descriptor = os.open(data / LOCK_NAME, os.O_RDONLY)
+    except OSError:
+        return ok(check, "no broker has used it yet")
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return warn(check, f"a broker is running on {data}", "a second one needs another --data; stop this one first")
+    finally:
+        os.close(descriptor)
+    return ok(check, "no broker uses it at the moment")
+
+
+def _check_free(place: Path) -> Finding:
+    check = "disk space"
+    usage = shutil.disk_usage(place)
+    seen = f"{size_text(usage.free)} of {size_text(usage.total)} are free at {place}"
+    if usage.free < FREE_BYTES_NONE:
+        return fail(check, seen, "make room, or lower retention.bytes and retention.ms")
+    if usage.free < FREE_BYTES_LOW:
+        return warn(check, seen, "make room before the broker runs out of it")
+    return ok(check, seen)
+
+
+def check_open_files() -> Finding:
+    """A broker holds files of every partition open, and a socket for each client."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    seen = f"{soft} files may be open at once"
+    if soft == resource.RLIM_INFINITY or soft >= OPEN_FILES_WANTED:
+        return ok("open files", seen)
+    ceiling = "" if hard == resource.RLIM_INFINITY or hard >= OPEN_FILES_WANTED else f" (the hard limit is {hard})"
+    return warn("open files", seen, f"raise it with `ulimit -n {OPEN_FILES_WANTED}` before starting a broker{ceiling}")

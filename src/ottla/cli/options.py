@@ -1,0 +1,73 @@
+"""Options that several commands share, and the client that they lead to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, TypeAlias
+
+import typer
+
+from ottla.cli.failures import UsageError
+from ottla.client.cluster import Cluster
+from ottla.client.settings import ClientSettings
+
+
+class Output(StrEnum):
+    """How results are written."""
+
+    TABLE = "table"
+    PLAIN = "plain"
+    JSON = "json"
+
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+Bootstrap: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        envvar="OTTLA_BOOTSTRAP",
+        metavar="HOST:PORT[,...]",
+        help="Where to find the cluster.",
+        show_default=True,
+    ),
+]
+OutputOption: TypeAlias = Annotated[
+    Output | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="How to write the result; a table on a terminal and plain, tab-separated lines otherwise.",
+        show_default=False,
+    ),
+]
+ConfigPairs: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A config by Kafka's name; may be given several times."),
+]
+
+
+def connect(bootstrap: str) -> Cluster:
+    """A cluster for the address that was given. Nothing is sent yet."""
+    return Cluster(ClientSettings.of(bootstrap))
+
+
+def chosen_output(output: Output | None) -> Output:
+    """What was asked for, else what suits the place where the output goes."""
+    if output is not None:
+        return output
+    return Output.TABLE if sys.stdout.isatty() else Output.PLAIN
+
+
+def parse_pairs(pairs: Sequence[str] | None, option: str) -> dict[str, str]:
+    """`key=value` texts as a mapping; a UsageError names the one that is none."""
+    parsed: dict[str, str] = {}
+    for pair in pairs or ():
+        key, separator, value = pair.partition("=")
+        if not separator or not key.strip():
+            raise UsageError(f"{option} {pair!r}: write it as KEY=VALUE")
+        parsed[key.strip()] = value.strip()
+    return parsed

@@ -1,0 +1,131 @@
+"""Records from lines of text: plain, with a key in front, or as JSON objects."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ottla.cli.failures import CommandError
+
+LINE_BYTES_MAX: Final = 64 << 20
+_READ_BYTES: Final = 256 << 10
+_JSON_FIELDS: Final = frozenset(
+    {"key", "value", "headers", "partition", "timestamp", "key_encoding", "value_encoding"}
+)
+_IGNORED_JSON_FIELDS: Final = frozenset({"topic", "offset", "timestamp_type"})
+"""What `ottla consume` writes and a producer cannot choose."""
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class InputRecord(NamedTuple):
+    """A record to send; None where the input does not say."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineReader:
+    """How a line becomes a record."""
+
+    json_lines: bool = False
+    key_separator: bytes | None = None
+    null_marker: bytes | None = None
+
+    def parse(self, line: bytes) -> InputRecord:
+        """The record of one line, without its line end; ValueError says what is wrong with it."""
+        if self.json_lines:
+            return parse_json(line)
+        key: bytes | None = None
+        value: bytes | None = line
+        if self.key_separator is not None:
+            before, separator, after = line.partition(self.key_separator)
+            if not separator:
+                raise ValueError(f"no key separator {self.key_separator.decode(errors='replace')!r} in it")
+            key, value = before, after
+        return InputRecord(self._unless_null(value), self._unless_null(key))
+
+    def _unless_null(self, text: bytes | None) -> bytes | None:
+        return None if text is None or text == self.null_marker else text
+
+
+def read_chunks(descriptor: int) -> Iterator[list[bytes]]:
+    """Lines as they arrive, many at once from a file, one at a time from a person. A last line may lack its end."""
+    rest = b""
+    while chunk := os.read(descriptor, _READ_BYTES):
+        *lines, rest = (rest + chunk).split(b"\n")
+        if len(rest) > LINE_BYTES_MAX:
+            raise CommandError(f"a line is longer than {LINE_BYTES_MAX >> 20} MB: is the input text?")
+        yield [line.removesuffix(b"\r") for line in lines]
+    if rest:
+        yield [rest.removesuffix(b"\r")]
+
+
+def parse_json(line: bytes) -> InputRecord:
+    """A record from an object with key, value, headers, partition and timestamp, all of them optional."""
+    try:
+        fields = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise ValueError('not an object; write {"key": ..., "value": ...}')
+    unknown = fields.keys() - _JSON_FIELDS - _IGNORED_JSON_FIELDS
+    if unknown:
+        raise ValueError(f"unknown field {sorted(unknown)[0]!r}; known are {', '.join(sorted(_JSON_FIELDS))}")
+    return InputRecord(
+        _content(fields.get("value"), fields.get("value_encoding")),
+        _content(fields.get("key"), fields.get("key_encoding")),
+        _headers(fields.get("headers")),
+        _whole(fields, "partition"),
+        _whole(fields, "timestamp"),
+    )
+
+
+def _content(value: object, encoding: object = None) -> bytes | None:
+    """Text as UTF-8, or as the bytes that it encodes; anything that is not text as compact JSON."""
+    if value is None:
+        return None
+    if encoding == "base64" and isinstance(value, str):
+        try:
+            return base64.b64decode(value, validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"not base64: {error}") from None
+    if encoding not in (None, "utf-8"):
+        raise ValueError(f"encoding {encoding!r} is not one of utf-8, base64")
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _headers(value: object) -> Headers:
+    if value is None:
+        return ()
+    if isinstance(value, dict):
+        return tuple((name, _content(content)) for name, content in value.items())
+    if not isinstance(value, list):
+        raise ValueError("headers must be an object or a list")
+    return tuple(_header(item) for item in value)
+
+
+def _header(item: object) -> tuple[str, bytes | None]:
+    if isinstance(item, dict) and isinstance(item.get("key"), str):
+        return item["key"], _content(item.get("value"), item.get("encoding"))
+    if isinstance(item, list) and len(item) == 2 and isinstance(item[0], str):
+        return item[0], _content(item[1])
+    raise ValueError('a header is {"key": ..., "value": ...}')
+
+
+def _whole(fields: dict[str, object], name: str) -> int | None:
+    value = fields.get(name)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise ValueError(f"{name} must be a whole number")

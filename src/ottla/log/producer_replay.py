@@ -1,0 +1,108 @@
+"""Producer state from the log itself: after a restart, after a truncation, and for batches that a leader sent.
+
+Headers are enough, except for a transaction marker, whose one record says how the transaction ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from struct import Struct
+from struct import error as StructError
+from typing import Final
+
+from ottla.log.producer_state import CompletedTransaction, ProducerStates
+from ottla.log.scan import TornBatchError, walk
+from ottla.log.segment import Located, Segment
+from ottla.log.snapshot_files import SnapshotFiles
+from ottla.model.errors import CorruptLogError
+from ottla.wire.batch import BatchHeader
+from ottla.wire.records import iterate
+
+MARKER_ABORT: Final = 0
+MARKER_COMMIT: Final = 1
+
+_MARKER_KEY: Final = Struct(">hh")
+_MARKER_VALUE: Final = Struct(">hi")
+
+
+def replay(
+    producers: ProducerStates, header: BatchHeader, read_batch: Callable[[], bytes | memoryview]
+) -> CompletedTransaction | None:
+    """Note a batch that is in the log. Nothing is checked: whoever put it there has done so."""
+    if header.producer_id < 0:
+        return None
+    if header.is_control:
+        return _replay_marker(producers, header, read_batch())
+    producers.update(
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.base_offset,
+        header.last_offset_delta,
+        header.max_timestamp,
+        header.attributes,
+    )
+    return None
+
+
+def read_marker(batch: bytes | memoryview) -> tuple[bool, int, int] | None:
+    """Whether it aborts, the coordinator's epoch, and the time; None if compaction has emptied the batch."""
+    for record in iterate(batch):
+        try:
+            _, kind = _MARKER_KEY.unpack_from(record.key or b"")
+            _, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value or b"")
+        except StructError:
+            raise CorruptLogError(f"offset {record.offset} should be a transaction marker and is not") from None
+        return (kind == MARKER_ABORT, coordinator_epoch, record.timestamp) if kind <= MARKER_COMMIT else None
+    return None
+
+
+def _replay_marker(
+    producers: ProducerStates, header: BatchHeader, batch: bytes | memoryview
+) -> CompletedTransaction | None:
+    marker = read_marker(batch)
+    if marker is None:
+        return None
+    aborted, coordinator_epoch, timestamp = marker
+    return producers.complete(
+        header.producer_id,
+        header.producer_epoch,
+        coordinator_epoch,
+        header.base_offset,
+        timestamp,
+        aborted=aborted,
+    )
+
+
+def rebuild(
+    producers: ProducerStates,
+    snapshots: SnapshotFiles,
+    segments: Sequence[Segment],
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
+    expiration_ms: int,
+) -> None:
+    """State as of the end of the log: from the last good snapshot, and the batches after it."""
+    snapshots.remove_outside(log_start_offset, log_end_offset)
+    latest = snapshots.read_latest(log_end_offset)
+    offset, entries = latest if latest is not None else (log_start_offset, [])
+    producers.load_snapshot(entries)
+    for index, segment in enumerate(segments):
+        end = segments[index + 1].base_offset if index + 1 < len(segments) else log_end_offset
+        if end > offset:
+            _replay_segment(producers, segment, offset)
+    producers.expire(now_ms, expiration_ms)
+
+
+def _replay_segment(producers: ProducerStates, segment: Segment, start_offset: int) -> None:
+    first = segment.locate(start_offset)
+    if first is None:
+        return
+    try:
+        for position, header in walk(segment.log.get(), first.position, segment.size):
+            replay(producers, header, partial(segment.batch_at, Located(position, header)))
+    except TornBatchError as error:
+        raise CorruptLogError(f"{segment.path}: {error}") from error

@@ -1,0 +1,289 @@
+"""Opening a log: what is on disk becomes segments, offsets, epochs and producers again.
+
+Theory of operation. After a clean stop everything on disk is complete, so the end of the log is found from the last
+index entry on and nothing else is read. After an unclean stop anything written since the last sync may be missing,
+torn or zeros. Below the recovery point everything was synced; from the segment that holds it on, every batch is
+checked, the first bad one ends the log there, and indexes, epochs and producers are made anew from what is good.
+
+What an editor must keep true:
+- Nothing below the recovery point is ever cut off. If a bad batch lies there, or the log ends before it, something that
+  was safe is gone: CorruptLogError, and a replica or a person decides.
+- Each step may be interrupted and run again. Files are cut, renamed or removed only in an order in which a second start
+  comes to the same end.
+- The segment just below the recovery point may have indexes that were never synced: the recovery point may have reached
+  the end of the log before that segment was sealed. They are checked, and made anew if anything is missing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ottla.log import names, producer_replay
+from ottla.log.disk import Disk
+from ottla.log.epochs import LeaderEpochs
+from ottla.log.handles import OpenFiles
+from ottla.log.index import CorruptIndexError
+from ottla.log.producer_state import ProducerStates
+from ottla.log.replacement import finish_interrupted
+from ottla.log.scan import TornBatchError
+from ottla.log.segment import Segment
+from ottla.log.snapshot_files import SnapshotFiles
+from ottla.model.configs.resolve import TopicConfig
+from ottla.model.errors import CorruptLogError
+from ottla.wire.batch import BatchHeader
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """A log as it was found, or made."""
+
+    directory: str
+    log_start_offset: int
+    recovery_point: int
+    snapshots: SnapshotFiles
+    epochs: LeaderEpochs
+    log_end_offset: int = 0
+    segments: list[Segment] = field(default_factory=list)
+    producers: ProducerStates = field(default_factory=ProducerStates)
+    is_new: bool = False
+    """The directory was made just now; its own name is not synced."""
+    names_synced: bool = False
+    """Every name in the directory is on the medium."""
+
+
+def load(
+    directory: str,
+    config: TopicConfig,
+    disk: Disk,
+    files: OpenFiles,
+    *,
+    log_start_offset: int,
+    recovery_point: int,
+    clean: bool,
+    now_ms: int,
+    producer_id_expiration_ms: int,
+) -> LoadedLog:
+    """Open what is in `directory`, or begin an empty log there. Reads much if not `clean`."""
+    is_new = not disk.is_dir(directory)
+    if is_new:
+        disk.makedirs(directory)
+    listing = [] if is_new else finish_interrupted(disk, directory, disk.listdir(directory))
+    log = LoadedLog(
+        directory=directory,
+        log_start_offset=log_start_offset,
+        recovery_point=recovery_point,
+        snapshots=SnapshotFiles(directory, disk, _offsets(listing, names.PRODUCER_SNAPSHOT)),
+        epochs=LeaderEpochs(disk, f"{directory}/{names.LEADER_EPOCHS}"),
+        is_new=is_new,
+    )
+    if names.LEADER_EPOCHS in listing:
+        log.epochs.load()
+    log.segments = _open_segments(directory, listing, config, disk, files, now_ms)
+    if not (clean and _load_closed(log)):
+        clean = False
+        _Recovery(log, config, disk).run()
+    log.names_synced = clean and bool(log.segments)
+    _begin_where_needed(log, config, files, now_ms)
+    _finish(log, clean, now_ms, producer_id_expiration_ms)
+    return log
+
+
+def new_segment(
+    directory: str, base_offset: int, config: TopicConfig, files: OpenFiles, *, size: int = 0, now_ms: int = 0
+) -> Segment:
+    """A segment with the settings of its topic."""
+    segment = Segment(directory, base_offset, files, size=size, created_ms=now_ms)
+    segment.set_index_config(config.index_interval_bytes, config.segment_index_bytes)
+    return segment
+
+
+def _offsets(listing: Sequence[str], wanted: str) -> list[int]:
+    parsed = map(names.parse_segment_name, listing)
+    return sorted(name[0] for name in parsed if name is not None and name[1] == wanted and not name[2])
+
+
+def _open_segments(
+    directory: str, listing: list[str], config: TopicConfig, disk: Disk, files: OpenFiles, now_ms: int
+) -> list[Segment]:
+    base_offsets = _offsets(listing, names.LOG)
+    present = set(listing)
+    segments = []
+    for base_offset in base_offsets:
+        size = disk.size(names.segment_path(directory, base_offset, names.LOG))
+        segment = new_segment(directory, base_offset, config, files, size=size, now_ms=now_ms)
+        segment.sealed = segment.synced = base_offset != base_offsets[-1]
+        if not _has_indexes(segment, present):
+            # A crash between the creation of the files, or somebody removed them. Bad batches are found below.
+            segment.rebuild(check_crc=False)
+            segment.size = size
+        segments.append(segment)
+    for kind in names.INDEX_KINDS:
+        for base_offset in set(_offsets(listing, kind)).difference(base_offsets):
+            disk.remove(names.segment_path(directory, base_offset, kind))
+    return segments
+
+
+def _has_indexes(segment: Segment, present: set[str]) -> bool:
+    stem = f"{segment.base_offset:020d}"
+    return stem + names.OFFSET_INDEX in present and stem + names.TIME_INDEX in present
+
+
+def _load_closed(log: LoadedLog) -> bool:
+    """Take a log that was closed properly; False if it is not like that after all."""
+    if log.segments:
+        try:
+            log.log_end_offset = log.segments[-1].load_tail()
+        except (TornBatchError, CorruptIndexError):
+            return False
+        log.recovery_point = log.log_end_offset
+    return True
+
+
+def _begin_where_needed(log: LoadedLog, config: TopicConfig, files: OpenFiles, now_ms: int) -> None:
+    """A log has a segment, and it does not end before it starts."""
+    if log.segments and log.log_end_offset < log.log_start_offset:
+        # The records up to the start were deleted on request, and then the end was lost in a crash.
+        _remove(log.segments)
+        log.segments = []
+        log.epochs.clear()
+    if not log.segments:
+        segment = new_segment(log.directory, log.log_start_offset, config, files, now_ms=now_ms)
+        segment.create()
+        log.segments = [segment]
+        log.names_synced = False
+        log.log_end_offset = log.log_start_offset
+        log.recovery_point = log.log_start_offset
+    log.log_start_offset = max(log.log_start_offset, log.segments[0].base_offset)
+
+
+def _finish(log: LoadedLog, clean: bool, now_ms: int, producer_id_expiration_ms: int) -> None:
+    log.epochs.truncate_from_end(log.log_end_offset)
+    log.epochs.truncate_from_start(log.log_start_offset)
+    if log.snapshots.offsets:
+        log.snapshots.remove_strays([segment.base_offset for segment in log.segments])
+    elif clean or log.log_end_offset == log.log_start_offset:
+        # Closed without a snapshot: nobody has ever written with a producer id, or the log is older than snapshots.
+        return
+    producer_replay.rebuild(
+        log.producers,
+        log.snapshots,
+        log.segments,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        now_ms=now_ms,
+        expiration_ms=producer_id_expiration_ms,
+    )
+
+
+def _remove(segments: Sequence[Segment]) -> None:
+    """Remove segments that nobody reads yet, the last one first, so that a crash leaves no gap."""
+    for segment in reversed(segments):
+        segment.remove_files()
+
+
+class _Recovery:
+    """The work after an unclean stop."""
+
+    __slots__ = ("_config", "_disk", "_log")
+
+    def __init__(self, log: LoadedLog, config: TopicConfig, disk: Disk) -> None:
+        self._log = log
+        self._config = config
+        self._disk = disk
+
+    def run(self) -> None:
+        log = self._log
+        if self._config.cleanup_compact:
+            self._drop_replaced()
+        first = max(bisect_right([segment.base_offset for segment in log.segments], log.recovery_point) - 1, 0)
+        if first > 0:
+            self._check_unsynced_indexes(log.segments[first - 1])
+        log.log_end_offset = log.segments[first].base_offset if log.segments else log.log_start_offset
+        for index, segment in enumerate(log.segments[first:], first):
+            if self._is_after_a_hole(segment):
+                self._drop_from(index)
+                break
+            if not self._recover(segment, index):
+                break
+        if log.segments:
+            log.segments[-1].load_tail()
+        self._check_nothing_is_missing()
+        log.recovery_point = min(log.recovery_point, log.log_end_offset)
+
+    def _recover(self, segment: Segment, index: int) -> bool:
+        """Check every batch; False if the log ends inside of this segment."""
+        log = self._log
+        log.log_end_offset, torn = segment.rebuild(check_crc=True, on_batch=self._note_epoch)
+        if torn is None:
+            if segment.sealed:
+                segment.rest()
+            return True
+        if log.log_end_offset < log.recovery_point:
+            raise CorruptLogError(
+                f"{segment.path}: {torn}; everything below offset {log.recovery_point} was safe on disk"
+            )
+        # In this order: a crash in between must not leave later segments behind a hole.
+        self._drop_from(index + 1)
+        segment.cut_back()
+        return False
+
+    def _note_epoch(self, header: BatchHeader) -> None:
+        if header.partition_leader_epoch > self._log.epochs.latest:
+            self._log.epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+    def _is_after_a_hole(self, segment: Segment) -> bool:
+        """Whether a segment before this one is missing. Compaction alone leaves gaps, and what is synced stays."""
+        if self._config.cleanup_compact or self._log.log_end_offset < self._log.recovery_point:
+            return False
+        return segment.base_offset > self._log.log_end_offset
+
+    def _drop_from(self, index: int) -> None:
+        """Remove the segments after the end of the log."""
+        log = self._log
+        if index < len(log.segments):
+            _remove(log.segments[index:])
+            del log.segments[index:]
+            self._disk.sync_dir(log.directory)
+        log.segments[-1].sealed = log.segments[-1].synced = False
+
+    def _check_nothing_is_missing(self) -> None:
+        log = self._log
+        if log.segments and log.log_start_offset <= log.log_end_offset < log.recovery_point:
+            raise CorruptLogError(
+                f"{log.directory} ends at offset {log.log_end_offset}, but everything below offset "
+                f"{log.recovery_point} was safe on disk"
+            )
+
+    def _check_unsynced_indexes(self, segment: Segment) -> None:
+        try:
+            complete = segment.indexes.is_complete(segment.log.get(), segment.size)
+        except (CorruptIndexError, TornBatchError):
+            complete = False
+        if not complete:
+            size = segment.size
+            _, torn = segment.rebuild(check_crc=False)
+            if torn is not None:
+                segment.size = size
+                raise CorruptLogError(f"{segment.path}: {torn}") from torn
+        # Complete or not, they are not known to be on the medium.
+        segment.synced = False
+        segment.rest()
+
+    def _drop_replaced(self) -> None:
+        """Segments overlap only where a crash came between the renames of a replacement: the first one covers both."""
+        segments = self._log.segments
+        kept: list[Segment] = []
+        end = 0
+        for segment in segments[:-1]:
+            if segment.base_offset < end:
+                _remove([segment])
+                continue
+            kept.append(segment)
+            try:
+                end = segment.load_tail()
+            except (TornBatchError, CorruptIndexError):
+                end = segment.base_offset
+            segment.rest()
+        segments[:-1] = kept

@@ -1,0 +1,361 @@
+"""One segment: a file of batches with two sparse indexes.
+
+Theory of operation. A segment is appended to while it is the last of its log, then sealed, later dropped or replaced.
+It knows how many good bytes it has (`size`); what the file may hold beyond is the rest of a failed write and is
+written over.
+
+What an editor must keep true:
+- `size` grows only after the bytes are in the file, so a thread that reads up to `size` reads whole batches.
+- The `tail` and everything that writes belong to the loop. Reading (`locate`, `batch_at`, the timestamps) is for any
+  thread. A segment that is dropped meanwhile raises FileNotFoundError there, and the reader looks for another one.
+- Indexes are hints. A lookup checks where it landed, and an index that points wrong is made anew from the batches; only
+  batches that cannot be read are corruption.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from ottla.log import names
+from ottla.log.disk import Bytes
+from ottla.log.handles import FileHandle, OpenFiles
+from ottla.log.index import CorruptIndexError, TimeIndex
+from ottla.log.scan import TornBatchError, walk
+from ottla.log.segment_indexes import REBUILDING, RELATIVE_OFFSET_MAX, SegmentIndexes
+from ottla.model.errors import CorruptLogError
+from ottla.model.ids import NO_TIMESTAMP
+from ottla.wire.batch import BatchHeader, read_header
+
+INDEX_INTERVAL_BYTES_DEFAULT: Final = 4096
+TAIL_BATCHES_MAX: Final = 64
+ASK_BEFORE_APPEND: Final = -2
+"""A `roll_timestamp` that every batch is younger than."""
+
+
+class Located(NamedTuple):
+    """A batch in its segment's file."""
+
+    position: int
+    header: BatchHeader
+
+
+class Tail:
+    """Where the last few batches are, so that a consumer at the end of the log costs no lookup."""
+
+    __slots__ = ("last_offsets", "positions", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        """The offset from which on the tail knows every batch."""
+        self.last_offsets = array("q")
+        self.positions = array("q")
+
+    def trim(self) -> None:
+        """Forget the older half."""
+        half = len(self.positions) // 2
+        self.start = self.last_offsets[half - 1] + 1
+        del self.last_offsets[:half]
+        del self.positions[:half]
+
+    def position_of(self, offset: int, end: int) -> int:
+        """Where the first batch that reaches `offset` begins; `end` if none does."""
+        found = bisect_left(self.last_offsets, offset)
+        return self.positions[found] if found < len(self.positions) else end
+
+
+class Segment:
+    """A run of batches from `base_offset` on, in one file."""
+
+    __slots__ = (
+        "_files",
+        "_first_timestamp",
+        "_indexes",
+        "_max_timestamp",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "index_entries_max",
+        "index_interval_bytes",
+        "last_offset_max",
+        "log",
+        "roll_timestamp",
+        "sealed",
+        "size",
+        "suffix",
+        "synced",
+        "tail",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        base_offset: int,
+        files: OpenFiles,
+        *,
+        size: int = 0,
+        suffix: str = "",
+        created_ms: int = 0,
+    ) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.suffix = suffix
+        self.size = size
+        self.created_ms = created_ms
+        self.sealed = False
+        """Never appended to again."""
+        self.synced = False
+        """Sealed, and every file of it is on the medium."""
+        self.tail: Tail | None = None
+        self.index_interval_bytes = INDEX_INTERVAL_BYTES_DEFAULT
+        self.roll_timestamp = ASK_BEFORE_APPEND
+        """A younger batch may have to go to a new segment. PartitionLog sets it."""
+        self.index_entries_max = RELATIVE_OFFSET_MAX
+        self.last_offset_max = base_offset + RELATIVE_OFFSET_MAX
+        """A batch that ends beyond goes to a new segment: its offset would not fit the index, or the index is full."""
+        self.log: FileHandle = files.handle(self.path_of(names.LOG))
+        self._files = files
+        self._indexes: SegmentIndexes | None = None
+        self._first_timestamp: int | None = None
+        self._max_timestamp: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Segment({self.log.path!r}, size={self.size})"
+
+    def path_of(self, kind: str) -> str:
+        return names.segment_path(self.directory, self.base_offset, kind, self.suffix)
+
+    @property
+    def path(self) -> str:
+        """The file of batches."""
+        return self.log.path
+
+    # -- writing: the last segment, on the loop
+
+    def set_index_config(self, interval_bytes: int, index_bytes_max: int) -> None:
+        """`index.interval.bytes` and `segment.index.bytes`; one time index entry is kept for when it is sealed."""
+        self.index_interval_bytes = interval_bytes
+        self.index_entries_max = max(1, index_bytes_max // TimeIndex.ENTRY.size - 1)
+        if self._indexes is not None:
+            self._indexes.interval_bytes = interval_bytes
+
+    def create(self) -> None:
+        """Make the three files, empty. Nothing is synced."""
+        self.log.create()
+        self._indexes = self._new_indexes(self.suffix)
+        self._indexes.create()
+
+    def append(self, batch: Bytes, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch at the end. An OSError leaves the segment as it was, but for bytes beyond `size`."""
+        position = self.size
+        self.log.get().pwrite(batch, position)
+        self.size = position + size
+        tail = self.tail
+        if tail is None:
+            tail = self.tail = Tail(base_offset)
+        tail.last_offsets.append(last_offset)
+        tail.positions.append(position)
+        if len(tail.positions) > TAIL_BATCHES_MAX:
+            tail.trim()
+        indexes = self._indexes or self.indexes
+        if indexes.note(last_offset, max_timestamp, position, size) and indexes.offsets.count >= self.index_entries_max:
+            self.last_offset_max = -1
+
+    def seal(self) -> None:
+        """Write what the indexes hold in memory. The segment may still be appended to if sealing it came to nothing."""
+        if self._indexes is not None:
+            self._indexes.write()
+
+    def rest(self) -> None:
+        """Let go of everything that can be loaded again; the segment is sealed."""
+        self._max_timestamp = self.max_timestamp
+        self.tail = self._indexes = None
+
+    def cut_back(self) -> None:
+        """Take away what a failed write left beyond `size`."""
+        self.log.get().truncate(self.size)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the batch that holds `offset`, and all that follow."""
+        self.tail = None
+        self.synced = False
+        located = self.locate(offset)
+        if located is not None:
+            self.size = located.position
+            self.cut_back()
+            self._first_timestamp = self._max_timestamp = None
+            self.indexes.truncate_below(offset)
+            self.load_tail()
+
+    # -- reading: any thread
+
+    @property
+    def indexes(self) -> SegmentIndexes:
+        """Both indexes, loaded when they are asked for first."""
+        indexes = self._indexes
+        if indexes is None:
+            indexes = self._new_indexes(self.suffix)
+            try:
+                indexes.load()
+            except CorruptIndexError:
+                if not self.sealed:
+                    raise
+                indexes = self._scanned_in_memory()
+            self._indexes = indexes
+        return indexes
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of a record, -1 if none has one."""
+        if self._indexes is not None:
+            return self._indexes.max_timestamp
+        if self._max_timestamp is None:
+            self._max_timestamp = self._read_max_timestamp()
+        return self._max_timestamp
+
+    def _read_max_timestamp(self) -> int:
+        times = TimeIndex(self._files.handle(self.path_of(names.TIME_INDEX)))
+        try:
+            times.load()
+        except CorruptIndexError:
+            return self.indexes.max_timestamp
+        times.handle.forget()
+        return times.last_key
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, by which segments are rolled; -1 if there is none."""
+        if self._first_timestamp is None:
+            if not self.size:
+                return NO_TIMESTAMP
+            self._first_timestamp = self._read_first_header().max_timestamp
+        return self._first_timestamp
+
+    def _read_first_header(self) -> BatchHeader:
+        try:
+            for _, header in walk(self.log.get(), 0, self.size):
+                return header
+        except TornBatchError as error:
+            raise CorruptLogError(f"{self.path}: {error}") from error
+        raise CorruptLogError(f"{self.path} lost its first batch")
+
+    @property
+    def age_timestamp(self) -> int:
+        """What retention by time goes by: the youngest record, or the file's own time if records have none."""
+        timestamp = self.max_timestamp
+        return timestamp if timestamp >= 0 else self._files.disk.modified_ms(self.path)
+
+    def batch_at(self, located: Located) -> bytes:
+        """The whole batch."""
+        batch = self.log.get().pread(located.header.size, located.position)
+        if len(batch) != located.header.size or read_header(batch) != located.header:
+            raise CorruptLogError(f"{self.path} changed under a reader at byte {located.position}")
+        return batch
+
+    def locate(self, offset: int) -> Located | None:
+        """The first batch that reaches `offset` or lies beyond it; None if the segment ends before."""
+        return self.find(offset, lambda header: header.base_offset + header.last_offset_delta >= offset)
+
+    def find(self, offset: int, wanted: Callable[[BatchHeader], bool]) -> Located | None:
+        """The first batch that is wanted, from the last index entry at or before `offset` on."""
+        entry = self.indexes.offsets.floor(offset - self.base_offset)
+        if entry is not None:
+            try:
+                return self._walk_from(entry, wanted)
+            except TornBatchError:
+                # The index points wrong, or the batches are bad: a walk from the beginning tells.
+                if self.sealed:
+                    self._indexes = self._scanned_in_memory()
+        try:
+            return self._walk_from((-1, 0), wanted)
+        except TornBatchError as error:
+            raise CorruptLogError(f"{self.path}: {error}") from error
+
+    def _walk_from(self, entry: tuple[int, int], wanted: Callable[[BatchHeader], bool]) -> Located | None:
+        key, start = entry
+        for position, header in walk(self.log.get(), start, self.size, next_offset=self.base_offset):
+            if position == start and key >= 0 and header.last_offset != self.base_offset + key:
+                raise TornBatchError(position, f"the index expects offset {self.base_offset + key} here")
+            if wanted(header):
+                return Located(position, header)
+        return None
+
+    def _scanned_in_memory(self) -> SegmentIndexes:
+        """Indexes for a sealed segment whose index files are wrong. Threads come here, so no file is written."""
+        indexes = self._new_indexes(self.suffix)
+        indexes.keep_in_memory()
+        indexes.scan(self.log.get(), self.size, check_crc=False, on_batch=None)
+        indexes.write()
+        return indexes
+
+    # -- loading and repair
+
+    def load_tail(self) -> int:
+        """Look at the batches after the last index entry; returns the offset after the last. TornBatchError if torn.
+
+        Reads no more than the index leaves open, so a log that was closed properly opens at once.
+        """
+        if not self.size:
+            return self.base_offset
+        return self.indexes.load_tail(self.log.get(), self.size)
+
+    def rebuild(
+        self, *, check_crc: bool, on_batch: Callable[[BatchHeader], None] | None = None
+    ) -> tuple[int, TornBatchError | None]:
+        """Walk all batches and make the indexes anew; returns the offset after the good ones and why there are no more.
+
+        For recovery, when nobody else looks. `size` is set to what is good; the file of batches is not touched. The new
+        indexes replace the old ones when they are complete.
+        """
+        indexes = self._new_indexes(self.suffix + REBUILDING)
+        indexes.create()
+        good, next_offset, torn = indexes.scan(self.log.get(), self.size, check_crc=check_crc, on_batch=on_batch)
+        indexes.write()
+        if self._indexes is not None:
+            self._indexes.forget()
+        indexes.rename(self.directory, self.suffix)
+        self.size = good
+        self.synced = False
+        self._indexes = indexes
+        return next_offset, torn
+
+    def _new_indexes(self, suffix: str) -> SegmentIndexes:
+        return SegmentIndexes(self.directory, self.base_offset, suffix, self._files, self.index_interval_bytes)
+
+    # -- leaving, and taking another's place
+
+    def rename(self, suffix: str) -> None:
+        """Move all files of the segment to another suffix, the batches first."""
+        disk = self._files.disk
+        self.log.rename(names.segment_path(self.directory, self.base_offset, names.LOG, suffix))
+        if self._indexes is None:
+            self._indexes = self._new_indexes(self.suffix)
+        self._indexes.rename(self.directory, suffix)
+        transactions = self.path_of(names.TRANSACTION_INDEX)
+        if disk.exists(transactions):
+            disk.rename(
+                transactions, names.segment_path(self.directory, self.base_offset, names.TRANSACTION_INDEX, suffix)
+            )
+        self.suffix = suffix
+
+    def forget(self) -> None:
+        """Let go of the open files; slices that are under way stay good."""
+        self.log.forget()
+        if self._indexes is not None:
+            self._indexes.forget()
+
+    def sync(self) -> None:
+        """Bring all files of a sealed segment to the medium. Blocks; any thread."""
+        self.log.get().sync()
+        indexes = self._indexes or self._new_indexes(self.suffix)
+        indexes.offsets.handle.get().sync()
+        indexes.times.handle.get().sync()
+        self.synced = True
+
+    def remove_files(self) -> None:
+        """Remove the files of a dropped segment. Blocks; any thread."""
+        self.forget()
+        for kind in names.SEGMENT_KINDS:
+            self._files.disk.remove(self.path_of(kind))

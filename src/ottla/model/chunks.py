@@ -1,0 +1,29 @@
+"""What an answer is made of: bytes in memory, and slices of files that never enter Python."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, TypeAlias
+
+
+class SendableFile(Protocol):
+    """An open file that stays open for as long as somebody holds it."""
+
+    def fileno(self) -> int: ...
+
+    def pread(self, size: int, position: int) -> bytes: ...
+
+
+class FileSlice(NamedTuple):
+    """`length` bytes of `file` from `position` on.
+
+    Holding the slice holds the file open, so a segment may be deleted, or its handle dropped from the cache of open
+    files, while a slow consumer still receives it.
+    """
+
+    file: SendableFile
+    position: int
+    length: int
+
+
+Chunk: TypeAlias = bytes | bytearray | memoryview | FileSlice
+Chunks: TypeAlias = list[Chunk]

@@ -1,0 +1,154 @@
+"""Writing for producers: the checks that a topic's config asks for, and the way to the log.
+
+Theory of operation. The fast way is synchronous: check the header, append, done. Two things make it longer, and then
+`append` returns something to wait for:
+- the topic asks for a look into the records (`compression.type`, full validation, compaction's need for keys): the batch
+  goes to the record worker, another process, and is appended when it comes back;
+- the topic asks for a flush: the answer waits for the sync that covers the batch.
+
+What an editor must keep true: batches of one partition are appended in the order in which they arrived. Each batch of the
+long way waits for the one before it on its partition, whatever order the worker answers in, and once one batch of a
+partition is on the long way the next one takes it too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.log.partition_log import Appended
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.wire import batch as record_batch
+from ottla.wire.batch import BatchHeader
+from ottla.wire.compression import Codec
+
+if TYPE_CHECKING:
+    from ottla.model.configs.resolve import TopicConfig
+    from ottla.runtime.partition import Partition
+    from ottla.runtime.partitions import HostedTopic
+    from ottla.runtime.world import Clock
+
+REWRITING_BYTES_MAX = 256 << 20
+"""Bytes of batches on the long way at one time; more are refused, and the producer tries again."""
+
+
+class RecordWork(Protocol):
+    """The record worker, as far as appends need it."""
+
+    async def validate(self, batch: bytes, *, requires_keys: bool) -> str | None: ...
+
+    async def recompress(self, batch: bytes, codec: int, level: int | None) -> bytes: ...
+
+
+class Flushing(Protocol):
+    """Syncs a partition's log in a thread, many waiters at a time."""
+
+    async def flush(self, partition: Partition) -> None: ...
+
+
+class Appender:
+    """All appends of producers."""
+
+    __slots__ = ("_clock", "_flushing", "_rewriting_bytes", "_tails", "_work")
+
+    def __init__(self, clock: Clock, work: RecordWork, flushing: Flushing) -> None:
+        self._clock = clock
+        self._work = work
+        self._flushing = flushing
+        self._tails: dict[Partition, asyncio.Future[Appended]] = {}
+        self._rewriting_bytes = 0
+
+    def append(self, topic: HostedTopic, partition: Partition, batch: memoryview) -> Appended | Awaitable[Appended]:
+        """Append one batch as it came from a producer; `batch` is only valid during the call."""
+        header = record_batch.check(batch)
+        now_ms = self._clock.now_ms()
+        check_against_config(header, topic.config, now_ms)
+        if topic.is_rewritten or partition in self._tails:
+            return self._rewrite_in_order(topic, partition, bytes(batch), header)
+        appended = partition.append(batch, header, now_ms)
+        if partition.high_watermark <= appended.last_offset:
+            return self._flushed(partition, appended)
+        return appended
+
+    async def _flushed(self, partition: Partition, appended: Appended) -> Appended:
+        await self._flushing.flush(partition)
+        return appended
+
+    def _rewrite_in_order(
+        self, topic: HostedTopic, partition: Partition, batch: bytes, header: BatchHeader
+    ) -> Awaitable[Appended]:
+        if self._rewriting_bytes + len(batch) > REWRITING_BYTES_MAX:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "too many batches wait to be validated or compressed; try again")
+        self._rewriting_bytes += len(batch)
+        before = self._tails.get(partition)
+        task = asyncio.ensure_future(self._rewrite(topic, partition, batch, header, before))
+        self._tails[partition] = task
+        task.add_done_callback(lambda done: self._rewritten(partition, done, len(batch)))
+        return task
+
+    def _rewritten(self, partition: Partition, task: asyncio.Future[Appended], size: int) -> None:
+        self._rewriting_bytes -= size
+        if self._tails.get(partition) is task:
+            del self._tails[partition]
+
+    async def _rewrite(
+        self,
+        topic: HostedTopic,
+        partition: Partition,
+        batch: bytes,
+        header: BatchHeader,
+        before: asyncio.Future[Appended] | None,
+    ) -> Appended:
+        try:
+            rewritten = await self._worked(topic.config, batch, header)
+        finally:
+            if before is not None:
+                await asyncio.wait([before])
+        if topic.partitions[partition.index : partition.index + 1] != [partition]:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} was deleted meanwhile")
+        view = memoryview(bytearray(rewritten))
+        appended = partition.append(view, record_batch.check(view), self._clock.now_ms())
+        if partition.high_watermark <= appended.last_offset:
+            await self._flushing.flush(partition)
+        return appended
+
+    async def _worked(self, config: TopicConfig, batch: bytes, header: BatchHeader) -> bytes:
+        if config.record_validation_full or config.cleanup_compact:
+            reason = await self._work.validate(batch, requires_keys=config.cleanup_compact)
+            if reason is not None:
+                raise ApiError(ErrorCode.INVALID_RECORD, reason)
+        if config.compression_type == "producer":
+            return batch
+        wanted = Codec.NONE if config.compression_type == "uncompressed" else Codec[config.compression_type.upper()]
+        if wanted == header.codec:
+            return batch
+        return await self._work.recompress(batch, wanted, _compression_level(config, wanted))
+
+
+def _compression_level(config: TopicConfig, codec: Codec) -> int | None:
+    if codec == Codec.GZIP:
+        return config.compression_gzip_level
+    if codec == Codec.LZ4:
+        return config.compression_lz4_level
+    return config.compression_zstd_level if codec == Codec.ZSTD else None
+
+
+def check_against_config(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
+    """What the header alone shows against the topic's limits."""
+    if header.length + record_batch.LENGTH_PREFIX_BYTES > config.max_message_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {header.size} bytes, max.message.bytes is {config.max_message_bytes}",
+        )
+    if not config.timestamp_type_log_append and (
+        header.max_timestamp - now_ms > config.timestamp_after_max_ms
+        or now_ms - header.base_timestamp > config.timestamp_before_max_ms
+    ):
+        raise ApiError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamps {header.base_timestamp} to {header.max_timestamp} are out of the range that "
+            f"message.timestamp.before.max.ms and message.timestamp.after.max.ms allow around {now_ms}",
+        )
+    if header.is_transactional:
+        raise ApiError(ErrorCode.INVALID_TXN_STATE, "no transaction is open for this producer")

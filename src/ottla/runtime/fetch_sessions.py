@@ -1,0 +1,214 @@
+"""Fetch sessions (KIP-227): a consumer of a thousand quiet partitions costs what changed, not what it subscribed to.
+
+Theory of operation. A session remembers what its consumer fetches. Each remembered partition watches the real one; an
+append marks it dirty. A fetch looks at dirty partitions only, so an idle poll looks at nothing. A partition leaves the
+dirty set when it was looked at and had neither data nor news, and it stays while it has data at the remembered offset.
+
+A fetch without a session is a session that lives for one request. It watches its partitions only while it waits.
+
+What an editor must keep true:
+- A partition that has something the consumer does not know of is dirty. Forgetting one means a consumer that hangs.
+- A partition that cannot be resolved (unknown topic, other leader) is always dirty: its error goes out each time.
+- Whoever is removed from a session no longer watches: else a deleted session is kept alive by its partitions.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+from uuid import UUID
+
+from ottla.model.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.runtime.partition import Partition
+
+TopicKey: TypeAlias = str | UUID
+"""A topic as the request names it: by name up to version 12, by id from then on."""
+
+SESSION_EPOCH_INITIAL = 0
+SESSION_EPOCH_FINAL = -1
+SESSION_ID_NONE = 0
+SESSION_EPOCH_MAX = 2**31 - 1
+
+
+class Waiting(Protocol):
+    """The fetch that waits on a session."""
+
+    def wake(self) -> None: ...
+
+    def expire(self) -> None: ...
+
+
+class FetchedPartition:
+    """One partition as a fetch session remembers it; it watches the partition for its session."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "high_watermark_sent",
+        "index",
+        "last_fetched_epoch",
+        "last_stable_offset_sent",
+        "log_start_offset_sent",
+        "max_bytes",
+        "partition",
+        "session",
+        "topic",
+    )
+
+    def __init__(self, session: FetchSession, topic: TopicKey, index: int) -> None:
+        self.session = session
+        self.topic = topic
+        self.index = index
+        self.partition: Partition | None = None
+        self.fetch_offset = 0
+        self.max_bytes = 0
+        self.current_leader_epoch = -1
+        self.last_fetched_epoch = -1
+        self.high_watermark_sent = -1
+        self.last_stable_offset_sent = -1
+        self.log_start_offset_sent = -1
+
+    def partition_changed(self) -> None:
+        """Called by the partition, on the loop."""
+        session = self.session
+        session.dirty[self] = None
+        if session.waiting is not None:
+            session.waiting.wake()
+
+    def partition_gone(self) -> None:
+        """The partition is hosted here no longer: look it up again, which gives the error to answer with."""
+        self.partition = None
+        self.partition_changed()
+
+    def watch(self) -> None:
+        if self.partition is not None:
+            self.partition.watch(self)
+
+    def unwatch(self) -> None:
+        if self.partition is not None:
+            self.partition.unwatch(self)
+            self.partition = None
+
+    def has_news(self, high_watermark: int, last_stable_offset: int, log_start_offset: int) -> bool:
+        """Whether the consumer was told something else last time."""
+        return (
+            high_watermark != self.high_watermark_sent
+            or log_start_offset != self.log_start_offset_sent
+            or last_stable_offset != self.last_stable_offset_sent
+        )
+
+    def told(self, high_watermark: int, last_stable_offset: int, log_start_offset: int) -> None:
+        self.high_watermark_sent = high_watermark
+        self.last_stable_offset_sent = last_stable_offset
+        self.log_start_offset_sent = log_start_offset
+
+
+class FetchSession:
+    """What one consumer fetches. `id` 0 means that it lives for one request."""
+
+    __slots__ = ("dirty", "epoch", "id", "partitions", "used_at", "waiting")
+
+    def __init__(self, session_id: int = SESSION_ID_NONE) -> None:
+        self.id = session_id
+        self.epoch = SESSION_EPOCH_INITIAL
+        self.partitions: dict[tuple[TopicKey, int], FetchedPartition] = {}
+        self.dirty: dict[FetchedPartition, None] = {}
+        """In the order in which they get their turn: who got data goes to the end."""
+        self.waiting: Waiting | None = None
+        self.used_at = 0.0
+
+    def update(
+        self,
+        topic: TopicKey,
+        partitions: Iterable[tuple[int, int, int, int, int, int]],
+    ) -> None:
+        """Take over what a request says of a topic: tuples as `wire.fetch` parses them."""
+        known = self.partitions
+        for index, current_leader_epoch, fetch_offset, last_fetched_epoch, _log_start_offset, max_bytes in partitions:
+            fetched = known.get((topic, index))
+            if fetched is None:
+                fetched = known[(topic, index)] = FetchedPartition(self, topic, index)
+            fetched.current_leader_epoch = current_leader_epoch
+            fetched.fetch_offset = fetch_offset
+            fetched.last_fetched_epoch = last_fetched_epoch
+            fetched.max_bytes = max_bytes
+            self.dirty[fetched] = None
+
+    def forget(self, topic: TopicKey, indexes: Iterable[int]) -> None:
+        for index in indexes:
+            fetched = self.partitions.pop((topic, index), None)
+            if fetched is not None:
+                self.dirty.pop(fetched, None)
+                fetched.unwatch()
+
+    def close(self) -> None:
+        """Stop watching; a closed session is garbage."""
+        self.waiting = None
+        for fetched in self.partitions.values():
+            fetched.unwatch()
+        self.partitions.clear()
+        self.dirty.clear()
+
+
+class FetchSessions:
+    """The broker's sessions, bounded. A full cache gives no session, which every client understands."""
+
+    __slots__ = ("_idle_seconds_min", "_rng", "_sessions", "evictions", "slots_max")
+
+    def __init__(self, slots_max: int, rng: random.Random, idle_seconds_min: float = 120.0) -> None:
+        self.slots_max = slots_max
+        self.evictions = 0
+        self._rng = rng
+        self._sessions: dict[int, FetchSession] = {}
+        self._idle_seconds_min = idle_seconds_min
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partitions_cached(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def open(self, now: float) -> FetchSession:
+        """A session for a full fetch that asks for one; without an id when there is no room."""
+        if len(self._sessions) >= self.slots_max and not self._evict(now):
+            return FetchSession()
+        session_id = self._rng.randrange(1, 2**31)
+        while session_id in self._sessions:
+            session_id = self._rng.randrange(1, 2**31)
+        session = self._sessions[session_id] = FetchSession(session_id)
+        session.used_at = now
+        return session
+
+    def resume(self, session_id: int, epoch: int, now: float) -> FetchSession | ErrorCode:
+        """The session of an incremental fetch, or why there is none."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if epoch != self._epoch_after(session.epoch):
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        session.epoch = epoch
+        session.used_at = now
+        # Last used goes to the end, so the first one is the one to evict.
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        return session
+
+    def close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+    @staticmethod
+    def _epoch_after(epoch: int) -> int:
+        return 1 if epoch == SESSION_EPOCH_MAX else epoch + 1
+
+    def _evict(self, now: float) -> bool:
+        session_id, session = next(iter(self._sessions.items()), (SESSION_ID_NONE, None))
+        if session is None or session.waiting is not None or now - session.used_at < self._idle_seconds_min:
+            return False
+        self.evictions += 1
+        self.close(session_id)
+        return True

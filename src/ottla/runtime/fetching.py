@@ -1,0 +1,244 @@
+"""Reading for consumers: what a fetch gets now, and the fetches that wait for more.
+
+Theory of operation. `Fetches.fetch` collects from the dirty partitions of a session. With enough bytes, an error or no
+time to wait the answer leaves at once. Else the fetch waits: its partitions wake the session, and all sessions that were
+woken in one turn of the loop are looked at together at the end of that turn, after the producer's answer has left.
+
+What an editor must keep true:
+- At most one fetch waits on a session. A second one on the same session answers the first with what there is.
+- A waiting fetch is completed, timed out or cancelled, and each of the three takes it off its session.
+- Collecting has no effect on a session until the answer is really made (`_settle`), so that looking twice is harmless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.model.chunks import FileSlice
+from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, StorageError
+from ottla.runtime.fetch_sessions import FetchedPartition, FetchSession, TopicKey
+from ottla.wire.fetch_types import EpochEndOffset, PartitionData
+
+if TYPE_CHECKING:
+    from ottla.runtime.partition import Partition
+    from ottla.runtime.partitions import PartitionTable
+
+READ_COMMITTED = 1
+
+Answer = Callable[[list[tuple[TopicKey, list[PartitionData]]]], None]
+"""Takes the collected partitions and sends them; called exactly once unless the fetch is cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """How much a fetch wants and how long it waits for it."""
+
+    wait_ms_max: int
+    bytes_min: int
+    bytes_max: int
+    isolation_level: int
+    only_changes: bool
+    """In a session after its first fetch: partitions with neither data nor news are left out."""
+
+
+class WaitingFetch:
+    """A fetch that has not got enough yet."""
+
+    __slots__ = ("_fetches", "_queued", "_timer", "answer", "limits", "session")
+
+    def __init__(self, fetches: Fetches, session: FetchSession, limits: FetchLimits, answer: Answer) -> None:
+        self.session = session
+        self.limits = limits
+        self.answer = answer
+        self._fetches = fetches
+        self._queued = False
+        session.waiting = self
+        if not session.id:
+            for fetched in session.partitions.values():
+                fetched.watch()
+        self._timer = fetches.loop.call_later(limits.wait_ms_max / 1000, self.expire)
+
+    def wake(self) -> None:
+        if not self._queued:
+            self._queued = True
+            self._fetches.enqueue(self)
+
+    def look_again(self) -> None:
+        """Answer if there is enough by now; called once per turn of the loop."""
+        self._queued = False
+        if self.session.waiting is self:
+            collected = self._fetches.collect(self.session, self.limits)
+            if collected.is_enough(self.limits):
+                self._finish(collected)
+
+    def expire(self) -> None:
+        if self.session.waiting is self:
+            self._finish(self._fetches.collect(self.session, self.limits))
+
+    def cancel(self) -> None:
+        """The consumer is gone."""
+        if self.session.waiting is self:
+            self._timer.cancel()
+            self._fetches.release(self.session)
+
+    def _finish(self, collected: Collected) -> None:
+        self._timer.cancel()
+        self._fetches.release(self.session)
+        self.answer(collected.settle())
+
+
+class Collected:
+    """What a look at the dirty partitions of a session gave."""
+
+    __slots__ = ("_only_changes", "_rows", "_session", "bytes", "has_error")
+
+    def __init__(self, session: FetchSession, *, only_changes: bool) -> None:
+        self.bytes = 0
+        self.has_error = False
+        self._session = session
+        self._only_changes = only_changes
+        self._rows: list[tuple[FetchedPartition, PartitionData]] = []
+
+    def is_enough(self, limits: FetchLimits) -> bool:
+        return self.has_error or self.bytes >= limits.bytes_min
+
+    def add(self, fetched: FetchedPartition, data: PartitionData) -> None:
+        self._rows.append((fetched, data))
+        if data.error_code:
+            self.has_error = True
+        elif data.records is not None:
+            self.bytes += data.records.length if isinstance(data.records, FileSlice) else len(data.records)
+
+    def settle(self) -> list[tuple[TopicKey, list[PartitionData]]]:
+        """Take the look for the answer: remember what the consumer is told, and whose turn is next."""
+        topics: dict[TopicKey, list[PartitionData]] = {}
+        dirty = self._session.dirty
+        for fetched, data in self._rows:
+            if data.error_code:
+                fetched.told(-1, -1, -1)
+            else:
+                news = fetched.has_news(data.high_watermark, data.last_stable_offset, data.log_start_offset)
+                if data.records is None and data.diverging_epoch is None:
+                    dirty.pop(fetched, None)
+                    if self._only_changes and not news:
+                        continue
+                elif self._only_changes:
+                    dirty.pop(fetched, None)
+                    dirty[fetched] = None
+                fetched.told(data.high_watermark, data.last_stable_offset, data.log_start_offset)
+            if fetched.partition is not None and isinstance(data.records, FileSlice):
+                fetched.partition.counters.bytes_out += data.records.length
+            topics.setdefault(fetched.topic, []).append(data)
+        return list(topics.items())
+
+
+class Fetches:
+    """All fetches of a broker."""
+
+    __slots__ = ("_drain_scheduled", "_table", "_woken", "loop")
+
+    def __init__(self, table: PartitionTable, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._table = table
+        self._woken: list[WaitingFetch] = []
+        self._drain_scheduled = False
+
+    def fetch(self, session: FetchSession, limits: FetchLimits, answer: Answer) -> Callable[[], None] | None:
+        """Answer now, or wait and return how to cancel the wait."""
+        collected = self.collect(session, limits)
+        if limits.wait_ms_max <= 0 or collected.is_enough(limits):
+            self.release(session)
+            answer(collected.settle())
+            return None
+        return WaitingFetch(self, session, limits, answer).cancel
+
+    def collect(self, session: FetchSession, limits: FetchLimits) -> Collected:
+        """Look at each dirty partition in turn, as long as there is room in the answer."""
+        collected = Collected(session, only_changes=limits.only_changes)
+        room = limits.bytes_max
+        for fetched in list(session.dirty):
+            data = self._read(fetched, max(room, 0), limits, at_least_one=collected.bytes == 0)
+            before = collected.bytes
+            collected.add(fetched, data)
+            room -= collected.bytes - before
+        return collected
+
+    def enqueue(self, waiting: WaitingFetch) -> None:
+        self._woken.append(waiting)
+        if not self._drain_scheduled:
+            self._drain_scheduled = True
+            self.loop.call_soon(self._drain)
+
+    def release(self, session: FetchSession) -> None:
+        """The fetch is over; a session that lives for one request stops watching."""
+        waited, session.waiting = session.waiting is not None, None
+        if waited and not session.id:
+            for fetched in session.partitions.values():
+                fetched.unwatch()
+
+    def _drain(self) -> None:
+        self._drain_scheduled = False
+        woken, self._woken = self._woken, []
+        for waiting in woken:
+            waiting.look_again()
+
+    def _read(
+        self, fetched: FetchedPartition, room: int, limits: FetchLimits, *, at_least_one: bool
+    ) -> PartitionData:
+        try:
+            partition = fetched.partition
+            if partition is None:
+                partition = fetched.partition = self._table.leader(fetched.topic, fetched.index)
+                if fetched.session.id:
+                    fetched.watch()
+            return _partition_data(fetched, partition, room, limits.isolation_level, at_least_one=at_least_one)
+        except ApiError as error:
+            fetched.unwatch()
+            return _error_data(fetched.index, error.code)
+        except StorageError as error:
+            fetched.unwatch()
+            self._table.directory_failed(error)
+            return _error_data(fetched.index, ErrorCode.KAFKA_STORAGE_ERROR)
+        except CorruptLogError:
+            return _error_data(fetched.index, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def _partition_data(
+    fetched: FetchedPartition, partition: Partition, room: int, isolation_level: int, *, at_least_one: bool
+) -> PartitionData:
+    if fetched.current_leader_epoch >= 0:
+        partition.check_leader_epoch(fetched.current_leader_epoch)
+    log = partition.log
+    high_watermark = partition.high_watermark
+    last_stable_offset = partition.last_stable_offset
+    if fetched.last_fetched_epoch >= 0:
+        diverging = _divergence(fetched, partition)
+        if diverging is not None:
+            return PartitionData(
+                fetched.index,
+                0,
+                high_watermark,
+                last_stable_offset,
+                log.log_start_offset,
+                diverging_epoch=diverging,
+            )
+    limit = last_stable_offset if isolation_level == READ_COMMITTED else high_watermark
+    records = partition.read(fetched.fetch_offset, min(fetched.max_bytes, room), at_least_one=at_least_one, limit=limit)
+    return PartitionData(
+        fetched.index, 0, high_watermark, last_stable_offset, log.log_start_offset, None, -1, records
+    )
+
+
+def _divergence(fetched: FetchedPartition, partition: Partition) -> EpochEndOffset | None:
+    """Where this log parted from what the fetcher has, if it did."""
+    epoch, end_offset = partition.log.epochs.end_offset_for(fetched.last_fetched_epoch, partition.log.log_end_offset)
+    if epoch < fetched.last_fetched_epoch or end_offset < fetched.fetch_offset:
+        return EpochEndOffset(epoch, end_offset)
+    return None
+
+
+def _error_data(index: int, error: ErrorCode) -> PartitionData:
+    return PartitionData(index, error)

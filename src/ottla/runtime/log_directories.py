@@ -1,0 +1,337 @@
+"""The broker's log directories: where each partition lies, and what happens to those of a directory that fails.
+
+Theory of operation. A partition is found where it was, or placed in the online directory with the fewest partitions. After a
+clean stop logs are opened at first touch. After an unclean one every log is opened, and thereby repaired, before the broker
+serves (`recover`). A directory that fails goes offline alone: its partitions answer KAFKA_STORAGE_ERROR, the others serve on.
+
+What an editor must keep true:
+- A partition that may lie in a directory that could not be opened is never begun anew elsewhere: that would look like data
+  loss to its users, and be one when the directory comes back. So what the metadata knew at start is lost, not new.
+- The checkpoint files of a directory are written by one at a time (`_checkpoint_locks`).
+- A name that is being deleted is not opened again before its directory is renamed away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import structlog
+
+from ottla.log.cleaner_checkpoint import CleanerCheckpoint
+from ottla.log.directory import LogDirectory, read_identity
+from ottla.log.handles import OpenFiles
+from ottla.log.partition_log import PartitionLog
+from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, OttlaError, StorageError
+from ottla.model.ids import METADATA_TOPIC, TopicPartition, uuid_to_base64
+
+if TYPE_CHECKING:
+    from ottla.core.controller.image import MetadataImage
+    from ottla.model.configs.resolve import BrokerConfig, TopicConfig
+    from ottla.runtime.partition import Partition
+    from ottla.runtime.partitions import PartitionTable
+    from ottla.runtime.world import World
+
+log = structlog.get_logger("ottla.storage")
+
+STRAY_SUFFIX: Final = "-stray"
+
+
+class LogDirectories:
+    """All of `log.dirs`."""
+
+    __slots__ = (
+        "_checkpoint_locks",
+        "_cleaner_checkpoints",
+        "_corrupt",
+        "_counts",
+        "_deleting",
+        "_known_at_start",
+        "_places",
+        "_removals",
+        "_world",
+        "cluster_id",
+        "files",
+        "online",
+        "producer_id_expiration_ms",
+        "unopened",
+    )
+
+    def __init__(self, world: World, files: OpenFiles, producer_id_expiration_ms: int) -> None:
+        self._world = world
+        self.files = files
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.cluster_id = ""
+        self.online: list[LogDirectory] = []
+        """Those that were opened; one that failed later is still here, with its `failure` set."""
+        self.unopened: dict[str, str] = {}
+        """Path and reason of those that could not be opened."""
+        self._places: dict[TopicPartition, LogDirectory] = {}
+        self._counts: dict[LogDirectory, int] = {}
+        self._known_at_start: frozenset[TopicPartition] = frozenset()
+        self._corrupt: dict[TopicPartition, str] = {}
+        self._deleting: dict[TopicPartition, asyncio.Future[list[str]]] = {}
+        self._removals: set[asyncio.Future[None]] = set()
+        self._checkpoint_locks: dict[LogDirectory, asyncio.Lock] = {}
+        self._cleaner_checkpoints: dict[LogDirectory, CleanerCheckpoint] = {}
+
+    def open(self, config: BrokerConfig) -> None:
+        """Take every directory of the config. runs in a thread
+
+        StorageError if another broker holds one, if the metadata log's cannot be had, or if there is none.
+        """
+        disk = self._world.disk
+        self.cluster_id = self._find_cluster_id(config) or uuid_to_base64(self._world.new_uuid())
+        for path in dict.fromkeys((*config.log_dirs, config.metadata_log_dir)):
+            try:
+                directory = LogDirectory.open(
+                    path,
+                    disk,
+                    cluster_id=self.cluster_id,
+                    node_id=config.node_id,
+                    new_directory_id=self._world.new_uuid(),
+                )
+            except StorageError as error:
+                if path == config.metadata_log_dir or not isinstance(error.__cause__, OSError):
+                    self.close()
+                    raise
+                self.unopened[path] = str(error)
+                log.error("log directory is offline", directory=path, reason=str(error))
+                continue
+            self.online.append(directory)
+            self._counts[directory] = 0
+            self._checkpoint_locks[directory] = asyncio.Lock()
+            self._cleaner_checkpoints[directory] = CleanerCheckpoint(disk, directory.path)
+
+    def _find_cluster_id(self, config: BrokerConfig) -> str | None:
+        for path in config.log_dirs:
+            try:
+                identity = read_identity(self._world.disk, path)
+            except OSError:
+                continue
+            if identity is not None:
+                return identity.cluster_id
+        return None
+
+    @property
+    def was_clean(self) -> bool:
+        return all(directory.was_clean for directory in self.online)
+
+    def find_partitions(self, image: MetadataImage) -> None:
+        """Learn which partition lies where; what the metadata does not know is set aside. runs in a thread"""
+        self._known_at_start = frozenset(
+            TopicPartition(topic.name, index) for topic in image.topics.values() for index in range(len(topic.partitions))
+        )
+        for directory in self.online:
+            for path in directory.pending_deletions():
+                self._world.disk.remove_tree(path)
+            for found in directory.partitions():
+                if found.tp.topic == METADATA_TOPIC:
+                    directory.forget(found.tp)  # The quorum opens and repairs its own.
+                    continue
+                topic = image.topics.get(found.tp.topic)
+                if topic is None or found.topic_id not in (None, topic.id):
+                    self._set_aside(directory, found.tp, found.path)
+                else:
+                    self._place(found.tp, directory)
+
+    def _set_aside(self, directory: LogDirectory, tp: TopicPartition, path: str) -> None:
+        """A directory that no topic owns is kept under another name: it is for a person to decide."""
+        target = f"{path}.{self._world.new_uuid().hex}{STRAY_SUFFIX}"
+        directory.forget(tp)
+        self._world.disk.rename(path, target)
+        log.warning("no topic owns this directory, so it was renamed", directory=path, renamed_to=target)
+
+    async def recover(self, table: PartitionTable, threads_max: int) -> int:
+        """After an unclean stop: open and repair every log before anybody asks for it. Returns how many."""
+        unrecovered = [
+            partition
+            for partition in table
+            if (directory := self._places.get(partition.topic_partition)) is not None and not directory.was_clean
+        ]
+        room = asyncio.Semaphore(threads_max)
+
+        async def repair(partition: Partition) -> None:
+            async with room:
+                try:
+                    config = table.topic(partition.topic).config
+                    opened = await self._world.offload.run(self.open_log, partition, config)
+                except (OttlaError, OSError) as error:
+                    log.error("a partition stays offline", partition=str(partition.topic_partition), reason=str(error))
+                else:
+                    partition.adopt(opened)
+
+        await asyncio.gather(*map(repair, unrecovered))
+        return len(unrecovered)
+
+    def open_log(self, partition: Partition, config: TopicConfig) -> PartitionLog:
+        """The partition's log; fast after a clean stop."""
+        tp = partition.topic_partition
+        if tp in self._corrupt:
+            raise CorruptLogError(self._corrupt[tp])
+        if tp in self._deleting:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"an older {tp} is still being deleted; try again")
+        directory = self._places.get(tp) or self._choose(tp)
+        try:
+            return directory.open_log(
+                tp,
+                config,
+                self.files,
+                now_ms=self._world.clock.now_ms(),
+                topic_id=partition.topic_id,
+                producer_id_expiration_ms=self.producer_id_expiration_ms,
+            )
+        except CorruptLogError as error:
+            self._corrupt[tp] = str(error)
+            log.error("log is corrupt, its partition is offline", partition=str(tp), reason=str(error))
+            raise
+
+    def directory_of(self, tp: TopicPartition) -> LogDirectory | None:
+        return self._places.get(tp)
+
+    def cleaner_checkpoint(self, tp: TopicPartition) -> CleanerCheckpoint:
+        return self._cleaner_checkpoints[self._places[tp]]
+
+    def _choose(self, tp: TopicPartition) -> LogDirectory:
+        if self.unopened and tp in self._known_at_start:
+            offline = ", ".join(self.unopened)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} may lie in a directory that is offline: {offline}")
+        candidates = [directory for directory in self.online if directory.online]
+        if not candidates:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
+        directory = min(candidates, key=lambda candidate: self._counts[candidate])
+        self._place(tp, directory)
+        return directory
+
+    def _place(self, tp: TopicPartition, directory: LogDirectory) -> None:
+        self._places[tp] = directory
+        self._counts[directory] += 1
+
+    def fail(self, error: StorageError) -> LogDirectory | None:
+        """Take the directory that an error names offline; returns it if it was online before."""
+        for directory in self.online:
+            if error.directory == directory.path or error.directory.startswith(directory.path + "/"):
+                if not directory.online:
+                    return None
+                directory.fail(str(error))
+                log.error("log directory is offline from now on", directory=directory.path, reason=str(error))
+                return directory
+        return None
+
+    # -- deletion
+
+    def delete(self, partitions: Sequence[Partition]) -> None:
+        """Rename the directories of deleted partitions away and remove them, in a thread; `deletions_settled` waits."""
+        by_directory: dict[LogDirectory, list[tuple[TopicPartition, PartitionLog | None]]] = {}
+        for partition in partitions:
+            tp = partition.topic_partition
+            self._corrupt.pop(tp, None)
+            directory = self._places.pop(tp, None)
+            if directory is not None:
+                self._counts[directory] -= 1
+                by_directory.setdefault(directory, []).append((tp, partition.log_or_none))
+                partition.log_or_none = None
+        for directory, logs in by_directory.items():
+            renamed = asyncio.ensure_future(self._rename_away(directory, logs))
+            for tp, _ in logs:
+                self._deleting[tp] = renamed
+            removed = asyncio.ensure_future(self._remove_renamed(renamed))
+            self._removals.add(removed)
+            removed.add_done_callback(self._removals.discard)
+
+    async def _rename_away(
+        self, directory: LogDirectory, logs: Sequence[tuple[TopicPartition, PartitionLog | None]]
+    ) -> list[str]:
+        try:
+            async with self._checkpoint_locks[directory]:
+                return await self._world.offload.run(directory.begin_deletions, logs, self._world.new_uuid)
+        except StorageError as error:
+            self.fail(error)
+            return []
+        finally:
+            for tp, _ in logs:
+                self._deleting.pop(tp, None)
+
+    async def _remove_renamed(self, renamed: asyncio.Future[list[str]]) -> None:
+        await self._world.offload.run(self._remove_trees, await renamed)
+
+    def _remove_trees(self, paths: Iterable[str]) -> None:
+        """runs in a thread"""
+        for path in paths:
+            self._world.disk.remove_tree(path)
+
+    async def deletions_settled(self) -> None:
+        """Return when every name that was deleted up to now may be used again."""
+        if self._deleting:
+            await asyncio.wait(set(self._deleting.values()))
+
+    # -- checkpoints and the end
+
+    async def checkpoint(self, partitions: Iterable[Partition]) -> None:
+        """Store recovery points and log starts of the partitions that are open."""
+        recovery_points: dict[LogDirectory, dict[TopicPartition, int]] = {}
+        log_starts: dict[LogDirectory, dict[TopicPartition, int]] = {}
+        for partition in partitions:
+            opened, tp = partition.log_or_none, partition.topic_partition
+            directory = self._places.get(tp)
+            if opened is not None and directory is not None and directory.online:
+                recovery_points.setdefault(directory, {})[tp] = opened.recovery_point
+                if opened.log_start_offset > opened.segments[0].base_offset or tp in directory.log_start_offsets:
+                    log_starts.setdefault(directory, {})[tp] = opened.log_start_offset
+        for directory, points in recovery_points.items():
+            await self._store(directory, points, log_starts.get(directory))
+
+    async def store_log_start(self, partition: Partition) -> None:
+        """Return when the partition's start is on disk."""
+        tp = partition.topic_partition
+        directory = self._places[tp]
+        await self._store(directory, None, {tp: partition.log.log_start_offset})
+
+    async def _store(
+        self,
+        directory: LogDirectory,
+        recovery_points: dict[TopicPartition, int] | None,
+        log_starts: dict[TopicPartition, int] | None,
+    ) -> None:
+        def write() -> None:  # runs in a thread
+            directory.checkpoint(recovery_points=recovery_points, log_start_offsets=log_starts)
+
+        async with self._checkpoint_locks[directory]:
+            live = self._places
+            for offsets in (recovery_points, log_starts):
+                for tp in [tp for tp in offsets or () if live.get(tp) is not directory]:
+                    del (offsets or {})[tp]
+            await self._world.offload.run(write)
+
+    async def close_logs(self, partitions: Iterable[Partition]) -> None:
+        """Close every open log and mark the directories whose logs are all closed as cleanly stopped."""
+        if self._removals:
+            await asyncio.wait(self._removals)
+        opened = [partition for partition in partitions if partition.log_or_none is not None]
+        failed: set[LogDirectory] = set()
+
+        async def close(partition: Partition) -> None:
+            directory = self._places.get(partition.topic_partition)
+            try:
+                await self._world.offload.run(partition.log.close)
+            except (OttlaError, OSError) as error:
+                log.error("log could not be closed", partition=str(partition.topic_partition), reason=str(error))
+                if directory is not None:
+                    failed.add(directory)
+
+        await asyncio.gather(*map(close, opened))
+        for directory in self.online:
+            if directory.online and directory not in failed:
+                points = [p for p in opened if self._places.get(p.topic_partition) is directory]
+                await self.checkpoint(points)
+                await self._world.offload.run(directory.mark_clean)
+
+    def close(self) -> None:
+        """Let others have the directories."""
+        for directory in self.online:
+            directory.close()
+
+    def ids(self) -> list[UUID]:
+        return [directory.directory_id for directory in self.online if directory.online]

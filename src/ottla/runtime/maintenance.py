@@ -1,0 +1,177 @@
+"""What a broker does without being asked: retention, flushes by time, checkpoints, expiry of producers.
+
+Each chore is a loop of its own: wait, then look at the partitions a few at a time, so that ten thousand of them never hold up
+the loop. A chore that fails on one partition goes on with the next. Compaction, which is more work, has its own file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from ottla.model.errors import ApiError, ErrorCode, OttlaError, StorageError
+from ottla.model.configs.resolve import LONG_MAX
+
+if TYPE_CHECKING:
+    from ottla.log.partition_log import PartitionLog
+    from ottla.log.segment import Segment
+    from ottla.model.configs.resolve import BrokerConfig
+    from ottla.runtime.flushing import Flushes
+    from ottla.runtime.log_directories import LogDirectories
+    from ottla.runtime.partition import Partition
+    from ottla.runtime.partitions import PartitionTable
+    from ottla.runtime.world import World
+
+log = structlog.get_logger("ottla.maintenance")
+
+PARTITIONS_PER_TURN = 8
+FLUSH_CHECK_MS_MAX = 1_000
+"""`flush.ms` is honoured to within this, whatever log.flush.scheduler.interval.ms says."""
+
+
+class Maintenance:
+    """The chores of one broker."""
+
+    __slots__ = ("_config", "_directories", "_flushes", "_table", "_tasks", "_world")
+
+    def __init__(
+        self,
+        world: World,
+        table: PartitionTable,
+        directories: LogDirectories,
+        flushes: Flushes,
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        self._world = world
+        self._table = table
+        self._directories = directories
+        self._flushes = flushes
+        self._config = config
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._every(lambda config: config.log_retention_check_interval_ms, self.apply_retention)
+        self._every(lambda config: config.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
+        self._every(lambda config: min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS_MAX), self.flush_overdue)
+        self._every(lambda config: config.producer_id_expiration_check_interval_ms, self.expire_producers)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something beside the chores; it ends with them."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _every(self, interval_ms: Callable[[BrokerConfig], int], chore: Callable[[], Awaitable[None]]) -> None:
+        async def repeat() -> None:
+            while True:
+                await asyncio.sleep(interval_ms(self._config()) / 1000)
+                await self._carefully(chore)
+
+        self.spawn(repeat())
+
+    @staticmethod
+    async def _carefully(chore: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await chore()
+        except (OttlaError, OSError) as error:
+            log.error("a chore failed", chore=getattr(chore, "__name__", str(chore)), reason=str(error))
+
+    # -- retention
+
+    async def apply_retention(self) -> None:
+        """Drop what is too old or too much."""
+        now_ms = self._world.clock.now_ms()
+        async for partition in self._in_turns():
+            try:
+                self.retain(partition, now_ms)
+            except StorageError as error:
+                self._table.directory_failed(error)
+            except OttlaError as error:
+                log.error("retention failed", partition=str(partition.topic_partition), reason=str(error))
+
+    def retain(self, partition: Partition, now_ms: int) -> None:
+        """Apply retention to one partition."""
+        opened = partition.log
+        expired = opened.retention_candidates(now_ms, partition.high_watermark)
+        if expired:
+            self.discard(opened, opened.drop_segments(expired))
+            log.info("retention", partition=str(partition.topic_partition), log_start_offset=opened.log_start_offset)
+            partition.changed()
+
+    async def delete_records(self, partition: Partition, offset: int) -> int:
+        """Let a partition begin at `offset`; returns the start that is on disk then."""
+        if offset < 0 or offset > partition.high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition.topic_partition} is readable up to {partition.high_watermark}"
+            )
+        opened = partition.log
+        dropped = opened.delete_records_before(offset)
+        await self._directories.store_log_start(partition)
+        self.discard(opened, dropped)
+        partition.changed()
+        return opened.log_start_offset
+
+    def discard(self, opened: PartitionLog, segments: Sequence[Segment]) -> None:
+        """Remove the files of dropped segments after `file.delete.delay.ms`; a restart before that removes them too."""
+        if segments:
+            self.spawn(self._discard_later(opened, segments))
+
+    async def _discard_later(self, opened: PartitionLog, segments: Sequence[Segment]) -> None:
+        await asyncio.sleep(opened.config.file_delete_delay_ms / 1000)
+        try:
+            await self._world.offload.run(opened.delete_files, segments)
+        except (OttlaError, OSError) as error:
+            log.error("files could not be removed", partition=str(opened.tp), reason=str(error))
+
+    # -- flushing and checkpoints
+
+    async def flush_overdue(self) -> None:
+        """Sync the logs whose `flush.ms` has passed."""
+        now_ms = self._world.clock.now_ms()
+        for topic in self._table.topics:
+            if topic.config.flush_ms >= LONG_MAX:
+                continue
+            for partition in topic.partitions:
+                if partition is not None and partition.log_or_none is not None:
+                    if partition.log_or_none.flush_ms_due(now_ms):
+                        await self._carefully(lambda due=partition: self._flushes.flush(due))  # type: ignore[misc]
+
+    async def checkpoint(self) -> None:
+        """Sync sealed segments, so that recovery after a crash has little to read, and store how far it got."""
+        async for partition in self._in_turns(opened_only=True):
+            opened = partition.log_or_none
+            if opened is None:
+                continue
+            target = opened.flush_target(sealed_only=True)
+            if target > opened.recovery_point:
+                try:
+                    await self._world.offload.run(opened.sync_until, target)
+                    opened.mark_flushed(target)
+                except StorageError as error:
+                    self._table.directory_failed(error)
+        await self._directories.checkpoint(self._table)
+
+    async def expire_producers(self) -> None:
+        """Forget idempotent producers that have been silent for long."""
+        now_ms, expiration_ms = self._world.clock.now_ms(), self._config().producer_id_expiration_ms
+        async for partition in self._in_turns(opened_only=True):
+            if partition.log_or_none is not None:
+                partition.log_or_none.producers.expire(now_ms, expiration_ms)
+
+    async def _in_turns(self, *, opened_only: bool = False) -> AsyncIterator[Partition]:
+        """Every partition, with a pause for others after each few."""
+        for number, partition in enumerate(list(self._table)):
+            if opened_only and partition.log_or_none is None:
+                continue
+            if number % PARTITIONS_PER_TURN == 0:
+                await asyncio.sleep(0)
+            if not partition.gone:
+                yield partition

@@ -1,0 +1,72 @@
+"""The world as the runtime may touch it: time, threads, files, randomness. The simulator hands in another one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import ParamSpec, Protocol, TypeVar
+
+from ottla.log.disk import Disk
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """Wall time for timestamps, monotonic time for waits."""
+
+    def now_ms(self) -> int: ...
+
+    def monotonic(self) -> float: ...
+
+
+class Offload(Protocol):
+    """Runs what would block the loop: a thread in production, at once in simulation."""
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+    def close(self) -> None: ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    __slots__ = ()
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class Threads:
+    """A bounded pool of threads; what is handed in beyond its size waits in order."""
+
+    __slots__ = ("_pool",)
+
+    def __init__(self, threads_max: int = 8) -> None:
+        self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix="ottla-io")
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        future = self._pool.submit(function, *args, **kwargs)
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Everything outside the process that the runtime reaches, in one place."""
+
+    clock: Clock
+    offload: Offload
+    disk: Disk
+    rng: random.Random
+    new_uuid: Callable[[], uuid.UUID] = uuid.uuid4

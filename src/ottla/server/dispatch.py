@@ -1,0 +1,232 @@
+"""From a frame to its answer: header, table, handler, and what becomes of a failure.
+
+Theory of operation. A hot API gets the frame where it lies and returns the finished answer. Every other request is decoded,
+handled and encoded here. Where the handler is a coroutine, the frame is long or the answer is large, that happens in a task,
+and the connection gets a `Deferred` meanwhile. A task goes on when its client leaves: what it decided must still be finished.
+
+Failures. An `ApiError` is answered by the API's own error answer, anything unexpected likewise with UNKNOWN_SERVER_ERROR
+and a traceback in the log. Where an API has no error answer, or the bytes are no message, the connection is closed: a client
+that got no answer knows that much, while a wrong answer misleads it. Nothing is raised to the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+import structlog
+
+from ottla.api.context import RequestContext, Services
+from ottla.api.deferred import Deferred
+from ottla.model.chunks import Chunks
+from ottla.model.errors import ApiError, ErrorCode, MalformedMessageError
+from ottla.model.limits import RECORDS_ANSWER_ITEMS_INLINE_MAX
+from ottla.wire.headers import API_VERSIONS_KEY, RequestHeader, encode_response, parse_request_header
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.wire.schema import Message, decode
+
+if TYPE_CHECKING:
+    from ottla.api.entry import Api, Handler, HotHandler
+
+DECODE_INLINE_BYTES_MAX: Final = 64 * 1024
+"""A longer request is decoded in a thread."""
+
+log = structlog.get_logger("ottla.server")
+
+
+class Peer(Protocol):
+    """Who asks, as far as dispatching needs to know."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def listener(self) -> str: ...
+
+    @property
+    def principal(self) -> str: ...
+
+    def refuse(self, reason: str) -> None:
+        """Close the connection because of what was asked."""
+
+
+class Dispatcher:
+    """Serves the APIs of one table."""
+
+    __slots__ = ("_apis", "_hot", "_metrics", "_services", "_tasks")
+
+    def __init__(self, apis: Iterable[Api], services: Services) -> None:
+        self._apis = {api.key: api for api in apis}
+        self._hot = {api.key: cast("HotHandler", api.handler) for api in self._apis.values() if api.hot}
+        self._services = services
+        self._metrics = services.metrics
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def dispatch(self, peer: Peer, frame: memoryview) -> Chunks | Deferred | None:
+        """The answer, or the promise of one; None if there is nothing to send. The frame is free again afterwards."""
+        try:
+            key, version, correlation_id, client_id, position = header = parse_request_header(frame)
+            api = self._apis.get(key)
+            if api is None or not api.min_version <= version <= api.max_version:
+                return self._unsupported(api, header, peer)
+            self._metrics.requests[key] += 1
+            context = RequestContext(
+                self._services, key, version, correlation_id, client_id, peer.host, peer.listener, peer.principal
+            )
+            hot = self._hot.get(key)
+            if hot is None:
+                return self._serve(api, context, frame, position, peer)
+            try:
+                return hot(context, frame, position)
+            except Exception as error:
+                # A hot handler answers what it can answer, so nothing is left to say but goodbye.
+                return self._close_over(api, context, error, peer)
+        except MalformedMessageError as error:
+            peer.refuse(f"malformed request: {error}")
+            return None
+
+    async def close(self) -> None:
+        """Cancel what is still being worked on; after the listeners have closed."""
+        await asyncio.sleep(0)  # What was started in this turn begins, and so ends cleanly.
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _unsupported(self, api: Api | None, header: RequestHeader, peer: Peer) -> Chunks | None:
+        """A client may ask ApiVersions in any version and is told which ones there are; all else is beyond answering."""
+        self._metrics.requests_unsupported += 1
+        if api is not None and api.key == API_VERSIONS_KEY:
+            versions = ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+            answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[versions])
+            return [encode_response(answer, 0, header.correlation_id)]
+        name = f"API key {header.api_key}" if api is None else api.name
+        peer.refuse(f"{name} is not served in version {header.api_version} (client {header.client_id!r})")
+        return None
+
+    def _serve(
+        self, api: Api, context: RequestContext, frame: memoryview, position: int, peer: Peer
+    ) -> Chunks | Deferred | None:
+        data = bytes(frame)
+        if len(data) > DECODE_INLINE_BYTES_MAX:
+            return self._later(self._serve_long(api, context, data, position, peer))
+        request = decode(_request_type(api), data, context.api_version, position)
+        try:
+            result = cast("Handler", api.handler)(context, request)
+            if not isinstance(result, Message):
+                return self._later(self._serve_awaited(api, context, request, result, peer))
+            if api.heavy and has_many_items(result):
+                return self._later(self._serve_heavy(api, context, request, result, peer))
+            return [encode_response(result, context.api_version, context.correlation_id)]
+        except Exception as error:
+            return self._error_answer(api, context, request, error, peer)
+
+    async def _serve_long(self, api: Api, context: RequestContext, data: bytes, position: int, peer: Peer) -> Chunks:
+        offload = self._services.world.offload
+        try:
+            request = await offload.run(decode, _request_type(api), data, context.api_version, position)
+        except MalformedMessageError as error:
+            peer.refuse(f"malformed request: {error}")
+            return []
+        try:
+            result = cast("Handler", api.handler)(context, request)
+        except Exception as error:
+            return self._error_answer(api, context, request, error, peer)
+        return await self._serve_awaited(api, context, request, result, peer)
+
+    async def _serve_awaited(
+        self, api: Api, context: RequestContext, request: Message, result: Message | Awaitable[Message], peer: Peer
+    ) -> Chunks:
+        try:
+            answer = result if isinstance(result, Message) else await result
+            if api.heavy and has_many_items(answer):
+                return await self._serve_heavy(api, context, request, answer, peer)
+            return [encode_response(answer, context.api_version, context.correlation_id)]
+        except Exception as error:
+            return self._error_answer(api, context, request, error, peer)
+
+    async def _serve_heavy(
+        self, api: Api, context: RequestContext, request: Message, answer: Message, peer: Peer
+    ) -> Chunks:
+        try:
+            run = self._services.world.offload.run
+            return [await run(encode_response, answer, context.api_version, context.correlation_id)]
+        except Exception as error:
+            return self._error_answer(api, context, request, error, peer)
+
+    async def _finish_hot(
+        self, api: Api, context: RequestContext, result: Awaitable[Chunks], peer: Peer
+    ) -> Chunks:
+        try:
+            return await result
+        except Exception as error:
+            return self._close_over(api, context, error, peer)
+
+    def _later(self, work: Coroutine[Any, Any, Chunks]) -> Deferred:
+        deferred = Deferred()
+        task = asyncio.get_running_loop().create_task(_complete(deferred, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return deferred
+
+    def _error_answer(
+        self, api: Api, context: RequestContext, request: Message, error: Exception, peer: Peer
+    ) -> Chunks:
+        """What the client is told about a failure; nothing if the connection closes over it."""
+        if api.error_response is None or isinstance(error, MalformedMessageError):
+            return self._close_over(api, context, error, peer)
+        code, message = self._note_failure(api, context, error)
+        try:
+            answer = api.error_response(request, code, message, context.api_version)
+            return [encode_response(answer, context.api_version, context.correlation_id)]
+        except Exception as second_error:
+            return self._close_over(api, context, second_error, peer)
+
+    def _close_over(self, api: Api, context: RequestContext, error: Exception, peer: Peer) -> Chunks:
+        _, message = self._note_failure(api, context, error)
+        peer.refuse(f"{api.name} version {context.api_version} failed: {message}")
+        return []
+
+    def _note_failure(self, api: Api, context: RequestContext, error: Exception) -> tuple[ErrorCode, str]:
+        self._metrics.request_errors[api.key] += 1
+        if isinstance(error, ApiError):
+            return error.code, error.message
+        if isinstance(error, MalformedMessageError):
+            return ErrorCode.INVALID_REQUEST, f"malformed request: {error}"
+        log.error(
+            "request failed",
+            api=api.name,
+            version=context.api_version,
+            client_id=context.client_id,
+            peer=context.peer_host,
+            exc_info=error,
+        )
+        return ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed on this request; its log says why"
+
+
+async def _complete(deferred: Deferred, work: Coroutine[Any, Any, Chunks]) -> None:
+    deferred.complete(await work)
+
+
+def _request_type(api: Api) -> type[Message]:
+    if api.request is None:
+        raise MalformedMessageError(f"{api.name} has no request type in the table of APIs")
+    return api.request
+
+
+def has_many_items(message: Message, items_max: int = RECORDS_ANSWER_ITEMS_INLINE_MAX) -> bool:
+    """Whether the lists of a message, and the lists inside them, hold more than this; gives up counting when they do."""
+    return _count_items(message, items_max) > items_max
+
+
+def _count_items(message: Message, items_max: int) -> int:
+    count = 0
+    for name in message.__struct_fields__:
+        items = getattr(message, name)
+        if isinstance(items, list | tuple):
+            count += len(items)
+            for item in items:
+                if count > items_max or not isinstance(item, Message):
+                    break
+                count += _count_items(item, items_max - count)
+    return count

@@ -1,0 +1,217 @@
+"""Fetch, versions 4 to 18, as a consumer or a follower sees it: `encode_request`, `parse_response`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from ottla.model.ids import ZERO_UUID
+from ottla.wire.fetch_types import (
+    ANY_HIGH_WATERMARK,
+    CLUSTER_ID_TAG,
+    CURRENT_LEADER_TAG,
+    DIVERGING_EPOCH_TAG,
+    FLEXIBLE_SINCE,
+    HIGH_WATERMARK_SINCE,
+    HIGH_WATERMARK_TAG,
+    LEADER_EPOCH_SINCE,
+    LOG_START_OFFSET_SINCE,
+    NODE_ENDPOINTS_SINCE,
+    RACK_SINCE,
+    REPLICA_DIRECTORY_SINCE,
+    REPLICA_DIRECTORY_TAG,
+    REPLICA_STATE_SINCE,
+    REPLICA_STATE_TAG,
+    SESSION_SINCE,
+    SNAPSHOT_ID_TAG,
+    TOPIC_ID_SINCE,
+    EpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    FollowerPartition,
+    PartitionData,
+    SnapshotId,
+)
+from ottla.wire.fields import (
+    NO_TAGS,
+    NODE_ENDPOINTS_TAG,
+    CurrentLeader,
+    NodeEndpoint,
+    Reader,
+    TopicKey,
+    encode_count,
+    encode_string,
+    encode_tags,
+    encode_topic,
+)
+
+_I32: Final = Struct(">i")
+_I64: Final = Struct(">q")
+_WAIT_TO_ISOLATION: Final = Struct(">iiib")
+_SESSION: Final = Struct(">ii")
+_REPLICA_STATE: Final = Struct(">iq")
+_PARTITION_V4: Final = Struct(">iqi")
+_PARTITION_V5: Final = Struct(">iqqi")
+_PARTITION_V9: Final = Struct(">iiqqi")
+_PARTITION_V12: Final = Struct(">iiqiqi")
+_OUTCOME: Final = Struct(">ihqq")
+
+
+class FetchResponse(NamedTuple):
+    """What came back; the records of each partition are views of the frame."""
+
+    throttle_ms: int
+    error_code: int
+    session_id: int
+    topics: list[tuple[TopicKey, list[PartitionData]]]
+    node_endpoints: list[NodeEndpoint]
+
+
+def fetch_request(
+    topics: list[tuple[TopicKey, list[FetchPartition]]],
+    *,
+    max_wait_ms: int = 500,
+    min_bytes: int = 1,
+    max_bytes: int = 50 << 20,
+    isolation_level: int = 0,
+    session_id: int = 0,
+    session_epoch: int = -1,
+    forgotten: list[tuple[TopicKey, list[int]]] | None = None,
+    rack_id: str = "",
+    cluster_id: str | None = None,
+    replica_id: int = -1,
+    replica_epoch: int = -1,
+    followed: dict[tuple[TopicKey, int], FollowerPartition] | None = None,
+) -> FetchRequest:
+    """A request with a consumer's defaults: outside of any session, uncommitted records too."""
+    return FetchRequest(
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch,
+        topics, forgotten or [], rack_id, cluster_id, replica_epoch, followed or {},
+    )  # fmt: skip
+
+
+def encode_request(version: int, request: FetchRequest) -> bytes:
+    """The request's body. From version 13 on topics are named by id. Fields that the version lacks are left out."""
+    flexible = version >= FLEXIBLE_SINCE
+    parts = [_encode_start(version, request), encode_count(len(request.topics), flexible)]
+    for topic, partitions in request.topics:
+        parts += (encode_topic(topic, flexible), encode_count(len(partitions), flexible))
+        parts += [_encode_partition(version, topic, partition, request.followed) for partition in partitions]
+        if flexible:
+            parts.append(NO_TAGS)
+    if version >= SESSION_SINCE:
+        parts.append(_encode_forgotten(request.forgotten, flexible))
+    if version >= RACK_SINCE:
+        parts.append(encode_string(request.rack_id, flexible))
+    if flexible:
+        parts.append(_encode_request_tags(version, request))
+    return b"".join(parts)
+
+
+def _encode_start(version: int, request: FetchRequest) -> bytes:
+    start = _WAIT_TO_ISOLATION.pack(request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level)
+    if version < REPLICA_STATE_SINCE:
+        start = _I32.pack(request.replica_id) + start
+    if version >= SESSION_SINCE:
+        start += _SESSION.pack(request.session_id, request.session_epoch)
+    return start
+
+
+def _encode_partition(
+    version: int,
+    topic: TopicKey,
+    partition: FetchPartition,
+    followed: Mapping[tuple[TopicKey, int], FollowerPartition],
+) -> bytes:
+    index, leader_epoch, offset, last_epoch, start_offset, size = partition
+    if version >= FLEXIBLE_SINCE:
+        row = _PARTITION_V12.pack(index, leader_epoch, offset, last_epoch, start_offset, size)
+        follower = followed.get((topic, index))
+        return row + (NO_TAGS if follower is None else _encode_follower(version, follower))
+    if version >= LEADER_EPOCH_SINCE:
+        return _PARTITION_V9.pack(index, leader_epoch, offset, start_offset, size)
+    if version >= LOG_START_OFFSET_SINCE:
+        return _PARTITION_V5.pack(index, offset, start_offset, size)
+    return _PARTITION_V4.pack(index, offset, size)
+
+
+def _encode_follower(version: int, follower: FollowerPartition) -> bytes:
+    fields = []
+    if version >= REPLICA_DIRECTORY_SINCE and follower.replica_directory_id != ZERO_UUID:
+        fields.append((REPLICA_DIRECTORY_TAG, follower.replica_directory_id.bytes))
+    if version >= HIGH_WATERMARK_SINCE and follower.high_watermark != ANY_HIGH_WATERMARK:
+        fields.append((HIGH_WATERMARK_TAG, _I64.pack(follower.high_watermark)))
+    return encode_tags(*fields)
+
+
+def _encode_forgotten(forgotten: Sequence[tuple[TopicKey, Sequence[int]]], flexible: bool) -> bytes:
+    parts = [encode_count(len(forgotten), flexible)]
+    for topic, indexes in forgotten:
+        parts += (encode_topic(topic, flexible), encode_count(len(indexes), flexible))
+        parts += [_I32.pack(index) for index in indexes]
+        if flexible:
+            parts.append(NO_TAGS)
+    return b"".join(parts)
+
+
+def _encode_request_tags(version: int, request: FetchRequest) -> bytes:
+    fields = []
+    if request.cluster_id is not None:
+        fields.append((CLUSTER_ID_TAG, encode_string(request.cluster_id, flexible=True)))
+    if version >= REPLICA_STATE_SINCE and (request.replica_id, request.replica_epoch) != (-1, -1):
+        state = _REPLICA_STATE.pack(request.replica_id, request.replica_epoch) + NO_TAGS
+        fields.append((REPLICA_STATE_TAG, state))
+    return encode_tags(*fields)
+
+
+def parse_response(frame: memoryview, pos: int, version: int) -> FetchResponse:
+    """The answer whose body starts at `pos`, after the response header."""
+    reader = Reader(frame, pos, flexible=version >= FLEXIBLE_SINCE)
+    throttle_ms = reader.int32()
+    error_code, session_id = (reader.int16(), reader.int32()) if version >= SESSION_SINCE else (0, 0)
+    topics = reader.array(lambda reader: _topic(reader, version))
+    node_endpoints: list[NodeEndpoint] = []
+    for tag, content in reader.tags():
+        if tag == NODE_ENDPOINTS_TAG and version >= NODE_ENDPOINTS_SINCE:
+            node_endpoints = content.node_endpoints()
+    reader.finish()
+    return FetchResponse(throttle_ms, error_code, session_id, topics, node_endpoints)
+
+
+def _topic(reader: Reader, version: int) -> tuple[TopicKey, list[PartitionData]]:
+    topic = reader.topic(by_id=version >= TOPIC_ID_SINCE)
+    partitions = reader.array(lambda reader: _partition(reader, version))
+    reader.skip_tags()
+    return topic, partitions
+
+
+def _partition(reader: Reader, version: int) -> PartitionData:
+    index, error_code, high_watermark, stable_offset = reader.unpack(_OUTCOME)
+    start_offset = reader.int64() if version >= LOG_START_OFFSET_SINCE else -1
+    aborted = reader.nullable_array(_aborted)
+    preferred = reader.int32() if version >= RACK_SINCE else -1
+    records = reader.nullable_bytes()
+    diverging, leader, snapshot = _partition_tags(reader)
+    return PartitionData(
+        index, error_code, high_watermark, stable_offset, start_offset, aborted, preferred, records,
+        diverging, leader, snapshot,
+    )  # fmt: skip
+
+
+def _aborted(reader: Reader) -> tuple[int, int]:
+    aborted = reader.int64(), reader.int64()
+    reader.skip_tags()
+    return aborted
+
+
+def _partition_tags(reader: Reader) -> tuple[EpochEndOffset | None, CurrentLeader | None, SnapshotId | None]:
+    diverging, leader, snapshot = None, None, None
+    for tag, content in reader.tags():
+        if tag == DIVERGING_EPOCH_TAG:
+            diverging = EpochEndOffset(content.int32(), content.int64())
+        elif tag == CURRENT_LEADER_TAG:
+            leader = content.current_leader()
+        elif tag == SNAPSHOT_ID_TAG:
+            snapshot = SnapshotId(content.int64(), content.int32())
+    return diverging, leader, snapshot

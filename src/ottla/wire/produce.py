@@ -1,0 +1,316 @@
+"""Produce, versions 3 to 13, as a broker sees it: `parse` the request, `encode_response`.
+
+Theory of operation. A request of one record is the most frequent message there is, so this file trades some length for
+speed. Record bytes are never copied: each partition gets a view of the frame, and may be written to in place.
+
+A request for one partition has all its counts, and mostly its lengths, in single bytes at known places. `_parse_one`
+reads it with three calls and gives up (None) at the slightest doubt; `_parse_flexible` then starts anew and knows every
+case. `_parse_one_classic` and `_parse_classic` do the same for the old dialect.
+
+Lengths are not compared with the frame's end one by one: each field is followed by another one, so a length that leads
+out of the frame ends in an IndexError or a struct error at the next field, or in the check that the last field ends
+with the frame; all are turned into MalformedMessageError in one place. What an editor must keep true: nothing is used
+before the field after it was read, no position ever moves backwards (lengths below zero are refused), and counts are
+bounded before their loops.
+
+An answer for one partition without an error, again the most frequent one, is a single `Struct.pack` around bytes that
+depend on the version and topic alone; these are kept (`_one_partition_layout`).
+
+Dialects: flexible from 9 on. Topics go by id in 13. Version 5 adds the log start offset, 8 the record errors and the
+error message, 10 the current leader and the endpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from struct import Struct
+from struct import error as StructError
+from typing import Final, NamedTuple
+
+from ottla.model.errors import MalformedMessageError
+from ottla.wire.fields import (
+    NO_TAGS,
+    PARTITIONS_PER_REQUEST_MAX,
+    CurrentLeader,
+    NodeEndpoint,
+    Reader,
+    TopicKey,
+    encode_count,
+    encode_current_leader,
+    encode_node_endpoints,
+    encode_string,
+    encode_tags,
+    encode_topic,
+    skip_tags,
+    topic_id,
+)
+from ottla.wire.varint import read_unsigned
+
+VERSION_MIN: Final = 3
+VERSION_MAX: Final = 13
+FLEXIBLE_SINCE: Final = 9
+TOPIC_ID_SINCE: Final = 13
+LOG_START_OFFSET_SINCE: Final = 5
+RECORD_ERRORS_SINCE: Final = 8
+CURRENT_LEADER_SINCE: Final = 10
+
+CURRENT_LEADER_TAG: Final = 0
+
+_I16: Final = Struct(">h")
+_I32: Final = Struct(">i")
+_ACKS_TIMEOUT: Final = Struct(">hi")
+_ACKS_TIMEOUT_COUNT: Final = Struct(">hii")
+_INDEX_SIZE: Final = Struct(">ii")
+_OUTCOME_V3: Final = Struct(">ihqq")
+_OUTCOME: Final = Struct(">ihqqq")
+_PARTITION_BYTES_MIN: Final = 9
+"""Count, index, length of the records and the tagged fields of partition, topic and request."""
+_NO_RECORD_ERRORS_CLASSIC: Final = b"\x00\x00\x00\x00\xff\xff"
+_NO_RECORD_ERRORS_FLEXIBLE: Final = b"\x01\x00"
+
+_unpack_start = Struct(">BhiBB").unpack_from
+_unpack_partition_start = Struct(">BiBB").unpack_from
+_unpack_start_classic = Struct(">hhiih").unpack_from
+_unpack_partition_start_classic = Struct(">iii").unpack_from
+_unpack_i32 = _I32.unpack_from
+_unpack_acks_timeout = _ACKS_TIMEOUT.unpack_from
+_unpack_index_size = _INDEX_SIZE.unpack_from
+
+
+class ProduceRequest(NamedTuple):
+    """What a producer sent; the views lead into the frame."""
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: list[tuple[TopicKey, list[tuple[int, memoryview | None]]]]
+
+
+class ProducedPartition(NamedTuple):
+    """What became of one partition's batch. `record_errors` are pairs of a record's index and a message."""
+
+    index: int  # type: ignore[assignment]  # tuple.index is not missed
+    error_code: int = 0
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: Sequence[tuple[int, str | None]] = ()
+    error_message: str | None = None
+    current_leader: CurrentLeader | None = None
+
+
+_new_request: Callable[[tuple[object, ...]], ProduceRequest] = partial(tuple.__new__, ProduceRequest)
+
+
+def parse(frame: memoryview, pos: int, version: int) -> ProduceRequest:
+    """The request whose body starts at `pos` and ends with the frame."""
+    try:
+        if version >= FLEXIBLE_SINCE:
+            by_id = version >= TOPIC_ID_SINCE
+            return _parse_one(frame, pos, by_id) or _parse_flexible(frame, pos, by_id)
+        return _parse_one_classic(frame, pos) or _parse_classic(frame, pos)
+    except (IndexError, StructError, UnicodeDecodeError) as error:
+        raise MalformedMessageError(f"Produce {version}: {error}") from None
+
+
+def _parse_one(frame: memoryview, pos: int, by_id: bool) -> ProduceRequest | None:
+    """A request without transaction or tagged fields, of one partition with less than 16 kB, or None."""
+    no_transaction, acks, timeout_ms, topic_count, name_length = _unpack_start(frame, pos)
+    if no_transaction or topic_count != 2:
+        return None
+    if by_id:
+        after = pos + 24
+        topic: TopicKey = topic_id(bytes(frame[pos + 8 : after]))
+    elif 0 < name_length < 0x80:
+        after = pos + 8 + name_length
+        topic = str(frame[pos + 9 : after], "utf-8")
+    else:
+        return None
+    if len(frame) < after + _PARTITION_BYTES_MIN:
+        return None
+    partition_count, index, low, high = _unpack_partition_start(frame, after)
+    if partition_count != 2:
+        return None
+    if 0 < low < 0x80:
+        start, end = after + 6, after + 5 + low
+    elif low >= 0x80 and 0 < high < 0x80:
+        start, end = after + 7, after + 6 + (low & 0x7F | high << 7)
+    else:
+        return None
+    if len(frame) != end + 3 or frame[end] or frame[end + 1] or frame[end + 2]:
+        return None
+    return _new_request((None, acks, timeout_ms, [(topic, [(index, frame[start:end])])]))
+
+
+def _parse_flexible(frame: memoryview, pos: int, by_id: bool) -> ProduceRequest:
+    transactional_id = None
+    if frame[pos]:
+        reader = Reader(frame, pos, flexible=True)
+        transactional_id = reader.nullable_string()
+        pos = reader.pos - 1
+    acks, timeout_ms = _unpack_acks_timeout(frame, pos + 1)
+    count, pos = read_unsigned(frame, pos + 7)
+    budget = PARTITIONS_PER_REQUEST_MAX - count
+    topics = []
+    for _ in range(_checked(count - 1, budget)):
+        if by_id:
+            topic: TopicKey = topic_id(bytes(frame[pos : pos + 16]))
+            pos += 16
+        else:
+            length, pos = read_unsigned(frame, pos)
+            after = pos + _checked(length - 1, len(frame))
+            topic = str(frame[pos:after], "utf-8")
+            pos = after
+        count, pos = read_unsigned(frame, pos)
+        budget -= count
+        partitions: list[tuple[int, memoryview | None]] = []
+        for _ in range(_checked(count - 1, budget)):
+            (index,) = _unpack_i32(frame, pos)
+            length, pos = read_unsigned(frame, pos + 4)
+            after = pos + length - 1 if length else pos
+            partitions.append((index, frame[pos:after] if length else None))
+            pos = skip_tags(frame, after) if frame[after] else after + 1
+        topics.append((topic, partitions))
+        pos = skip_tags(frame, pos) if frame[pos] else pos + 1
+    pos = skip_tags(frame, pos) if frame[pos] else pos + 1
+    if pos != len(frame):
+        raise MalformedMessageError(f"{len(frame) - pos} bytes after the end of the Produce request")
+    return _new_request((transactional_id, acks, timeout_ms, topics))
+
+
+def _parse_one_classic(frame: memoryview, pos: int) -> ProduceRequest | None:
+    """A request without transaction of one partition, or None."""
+    if len(frame) < pos + 14:
+        return None
+    transactional, acks, timeout_ms, topic_count, name_length = _unpack_start_classic(frame, pos)
+    after = pos + 14 + name_length
+    if transactional != -1 or topic_count != 1 or name_length < 0 or len(frame) < after + 12:
+        return None
+    partition_count, index, size = _unpack_partition_start_classic(frame, after)
+    if partition_count != 1 or size < 0 or len(frame) != after + 12 + size:
+        return None
+    topic = str(frame[pos + 14 : after], "utf-8")
+    return _new_request((None, acks, timeout_ms, [(topic, [(index, frame[after + 12 :])])]))
+
+
+def _parse_classic(frame: memoryview, pos: int) -> ProduceRequest:
+    reader = Reader(frame, pos, flexible=False)
+    transactional_id = reader.nullable_string()
+    acks, timeout_ms, count = reader.unpack(_ACKS_TIMEOUT_COUNT)
+    budget = PARTITIONS_PER_REQUEST_MAX - count
+    topics: list[tuple[TopicKey, list[tuple[int, memoryview | None]]]] = []
+    for _ in range(_checked(count, budget)):
+        topic = reader.string()
+        count = reader.int32()
+        budget -= count
+        pos = reader.pos
+        partitions: list[tuple[int, memoryview | None]] = []
+        for _ in range(_checked(count, budget)):
+            index, size = _unpack_index_size(frame, pos)
+            pos += 8
+            if size == -1:
+                partitions.append((index, None))
+                continue
+            after = pos + _checked(size, len(frame) - pos - size)
+            partitions.append((index, frame[pos:after]))
+            pos = after
+        reader.pos = pos
+        topics.append((topic, partitions))
+    reader.finish()
+    return _new_request((transactional_id, acks, timeout_ms, topics))
+
+
+def _checked(count: int, room: int) -> int:
+    """`count`, unless it is below zero or the room that would be left with it is."""
+    if count < 0 or room < 0:
+        raise MalformedMessageError(f"a length of {count} in a Produce request")
+    return count
+
+
+def encode_response(
+    version: int,
+    correlation_id: int,
+    topics: Sequence[tuple[TopicKey, Sequence[ProducedPartition]]],
+    throttle_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> bytes:
+    """The answer with its header, without the size in front."""
+    if len(topics) == 1 and not node_endpoints:
+        topic, partitions = topics[0]
+        if len(partitions) == 1:
+            index, error_code, base_offset, append_time, start_offset, errors, message, leader = partitions[0]
+            if error_code == 0 and not errors and message is None and leader is None:
+                return encode_one(
+                    version, correlation_id, topic, index, base_offset, append_time, start_offset, throttle_ms
+                )
+    flexible = version >= FLEXIBLE_SINCE
+    parts = [_I32.pack(correlation_id), NO_TAGS if flexible else b"", encode_count(len(topics), flexible)]
+    for topic, partitions in topics:
+        parts += (encode_topic(topic, flexible), encode_count(len(partitions), flexible))
+        parts += [_encode_partition(version, partition) for partition in partitions]
+        if flexible:
+            parts.append(NO_TAGS)
+    parts.append(_I32.pack(throttle_ms))
+    if flexible:
+        parts.append(encode_node_endpoints(node_endpoints if version >= CURRENT_LEADER_SINCE else ()))
+    return b"".join(parts)
+
+
+def encode_one(
+    version: int,
+    correlation_id: int,
+    topic: TopicKey,
+    index: int,
+    base_offset: int,
+    log_append_time_ms: int,
+    log_start_offset: int,
+    throttle_ms: int = 0,
+) -> bytes:
+    """The answer to a request of one partition whose batch was stored."""
+    pack, before, after, end = _one_partition_layout(version, topic)
+    if version < LOG_START_OFFSET_SINCE:
+        return pack(correlation_id, before, index, 0, base_offset, log_append_time_ms, after, throttle_ms, end)
+    return pack(
+        correlation_id, before, index, 0, base_offset, log_append_time_ms, log_start_offset, after, throttle_ms, end
+    )
+
+
+@lru_cache(maxsize=4096)
+def _one_partition_layout(version: int, topic: TopicKey) -> tuple[Callable[..., bytes], bytes, bytes, bytes]:
+    """How to pack the whole answer at once, and the bytes before, after and at the end that never change."""
+    flexible = version >= FLEXIBLE_SINCE
+    one = encode_count(1, flexible)
+    before = (NO_TAGS if flexible else b"") + one + encode_topic(topic, flexible) + one
+    after = _encode_errors(version, (), None) + (NO_TAGS + NO_TAGS if flexible else b"")
+    end = NO_TAGS if flexible else b""
+    outcome = "ihqqq" if version >= LOG_START_OFFSET_SINCE else "ihqq"
+    layout = Struct(f">i{len(before)}s{outcome}{len(after)}si{len(end)}s")
+    return layout.pack, before, after, end
+
+
+def _encode_partition(version: int, partition: ProducedPartition) -> bytes:
+    index, error_code, base_offset, append_time, start_offset, errors, message, leader = partition
+    if version >= LOG_START_OFFSET_SINCE:
+        outcome = _OUTCOME.pack(index, error_code, base_offset, append_time, start_offset)
+    else:
+        outcome = _OUTCOME_V3.pack(index, error_code, base_offset, append_time)
+    outcome += _encode_errors(version, errors, message)
+    if version < FLEXIBLE_SINCE:
+        return outcome
+    if leader is None or version < CURRENT_LEADER_SINCE:
+        return outcome + NO_TAGS
+    return outcome + encode_tags((CURRENT_LEADER_TAG, encode_current_leader(leader)))
+
+
+def _encode_errors(version: int, errors: Sequence[tuple[int, str | None]], message: str | None) -> bytes:
+    if version < RECORD_ERRORS_SINCE:
+        return b""
+    flexible = version >= FLEXIBLE_SINCE
+    if not errors and message is None:
+        return _NO_RECORD_ERRORS_FLEXIBLE if flexible else _NO_RECORD_ERRORS_CLASSIC
+    parts = [encode_count(len(errors), flexible)]
+    for record_index, record_message in errors:
+        parts += (_I32.pack(record_index), encode_string(record_message, flexible), NO_TAGS if flexible else b"")
+    parts.append(encode_string(message, flexible))
+    return b"".join(parts)

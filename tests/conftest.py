@@ -1,0 +1,18 @@
+"""What every test shares: how hard hypothesis tries.
+
+A test marked `fuzz` leaves `max_examples` to the profile, so that `make fuzz` can raise it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no failure, so no example has a deadline; pytest-timeout bounds the test as a whole.
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("default"), print_blob=True)
+settings.register_profile(
+    "fuzz", settings.get_profile("ci"), max_examples=int(os.environ.get("OTTLA_FUZZ_EXAMPLES", "2000"))
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default"))

@@ -1,0 +1,269 @@
+"""A disk in memory that knows what a crash may take: a durable image, and everything that was not synced since.
+
+A crash keeps any part of it that a real disk could: sectors of unsynced writes in any combination, where a sector that
+did not arrive below the end of the file reads as zeros; names of files in the order in which they changed, up to any
+point, or in no order at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable
+
+from ottla.log.disk import Bytes
+
+SECTOR = 512
+
+
+class Inode:
+    """A file's bytes as everybody sees them, as the medium has them, and the writes in between."""
+
+    def __init__(self, durable: bytes = b"") -> None:
+        self.data = bytearray(durable)
+        self.durable = bytes(durable)
+        self.pending: list[tuple[int, bytes] | int] = []
+
+    def after_crash(self, rng: random.Random) -> bytes:
+        image = bytearray(self.durable)
+        for change in self.pending:
+            if isinstance(change, int):
+                if rng.random() < 0.5:
+                    _resize(image, change)
+                continue
+            position, data = change
+            for at in range(position - position % SECTOR, position + len(data), SECTOR):
+                if rng.random() < 0.7:
+                    first, last = max(at, position), min(at + SECTOR, position + len(data))
+                    _resize(image, max(len(image), last))
+                    image[first:last] = data[first - position : last - position]
+        return bytes(image)
+
+
+def _resize(image: bytearray, size: int) -> None:
+    if size < len(image):
+        del image[size:]
+    else:
+        image.extend(bytes(size - len(image)))
+
+
+class MemoryFile:
+    """An open file."""
+
+    def __init__(self, disk: CrashDisk, inode: Inode) -> None:
+        self._disk = disk
+        self._inode = inode
+
+    def fileno(self) -> int:
+        raise OSError(errno.EBADF, "a file in memory has no descriptor")
+
+    def pread(self, size: int, position: int) -> bytes:
+        self._disk.bytes_read += size
+        return bytes(self._inode.data[position : position + size])
+
+    def pwrite(self, data: Bytes, position: int) -> None:
+        self._disk.before_write(self._inode, bytes(data), position)
+        self._write(bytes(data), position)
+
+    def _write(self, data: bytes, position: int) -> None:
+        _resize(self._inode.data, max(len(self._inode.data), position + len(data)))
+        self._inode.data[position : position + len(data)] = data
+        self._inode.pending.append((position, data))
+
+    def size(self) -> int:
+        return len(self._inode.data)
+
+    def truncate(self, size: int) -> None:
+        _resize(self._inode.data, size)
+        self._inode.pending.append(size)
+
+    def sync(self) -> None:
+        self._disk.before_sync()
+        self._inode.durable = bytes(self._inode.data)
+        self._inode.pending.clear()
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryLock:
+    def __init__(self, disk: CrashDisk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        self._disk.locks.discard(self._path)
+
+
+class CrashDisk:
+    """The disk. Directories are flat: a name is durable when its directory was synced."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, Inode] = {}
+        self.directories: dict[str, None] = {"/": None}
+        self.durable: dict[str, Inode] = {}
+        self.durable_directories: dict[str, None] = {"/": None}
+        self.changes: dict[str, list[tuple[str, Inode | None]]] = {}
+        """Per directory: names that appeared (with their file) or disappeared, in order."""
+        self.locks: set[str] = set()
+        self.bytes_read = 0
+        self.fail_writes: Callable[[int], OSError | None] = lambda size: None
+        self.fail_syncs: Callable[[], OSError | None] = lambda: None
+
+    # -- faults
+
+    def before_write(self, inode: Inode, data: bytes, position: int) -> None:
+        error = self.fail_writes(len(data))
+        if error is not None:
+            half = data[: len(data) // 2]
+            _resize(inode.data, max(len(inode.data), position + len(half)))
+            inode.data[position : position + len(half)] = half
+            raise error
+
+    def before_sync(self) -> None:
+        error = self.fail_syncs()
+        if error is not None:
+            raise error
+
+    def crash(self, rng: random.Random, *, names_in_order: bool = True) -> CrashDisk:
+        """What is there when the power comes back."""
+        after = CrashDisk()
+        after.directories = dict(self.durable_directories)
+        kept = dict(self.durable)
+        for directory in sorted(self.changes):
+            changes = self.changes[directory]
+            if directory in self.directories and directory not in after.directories and rng.random() < 0.5:
+                after.directories[directory] = None
+            if names_in_order:
+                changes = changes[: rng.randint(0, len(changes))]
+            else:
+                changes = [change for change in changes if rng.random() < 0.5]
+            for path, inode in changes:
+                if inode is None:
+                    kept.pop(path, None)
+                else:
+                    kept[path] = inode
+        images: dict[int, Inode] = {}
+        for path, inode in kept.items():
+            if _parent(path) in after.directories:
+                after.files[path] = images.setdefault(id(inode), Inode(inode.after_crash(rng)))
+        after.durable = dict(after.files)
+        after.durable_directories = dict(after.directories)
+        return after
+
+    # -- the Disk protocol
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> MemoryFile:
+        if path not in self.files:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            if _parent(path) not in self.directories:
+                raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+            error = self.fail_writes(0)
+            if error is not None:
+                raise error
+            self._name(path, Inode())
+        return MemoryFile(self, self.files[path])
+
+    def _name(self, path: str, inode: Inode | None) -> None:
+        if inode is None:
+            del self.files[path]
+        else:
+            self.files[path] = inode
+        self.changes.setdefault(_parent(path), []).append((path, inode))
+
+    def exists(self, path: str) -> bool:
+        return path in self.files or path in self.directories
+
+    def is_dir(self, path: str) -> bool:
+        return path in self.directories
+
+    def listdir(self, path: str) -> list[str]:
+        if path not in self.directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        entries = [*self.files, *self.directories]
+        return sorted(entry.rpartition("/")[2] for entry in entries if entry != path and _parent(entry) == path)
+
+    def makedirs(self, path: str) -> None:
+        parts = path.strip("/").split("/")
+        for depth in range(1, len(parts) + 1):
+            directory = "/" + "/".join(parts[:depth])
+            self.directories.setdefault(directory, None)
+            self.changes.setdefault(directory, [])
+
+    def size(self, path: str) -> int:
+        return self.open(path).size()
+
+    def modified_ms(self, path: str) -> int:
+        self.open(path)
+        return 0
+
+    def rename(self, source: str, target: str) -> None:
+        if source in self.directories:
+            self._rename_directory(source, target)
+            return
+        inode = self.open(source)._inode
+        self._name(target, inode)
+        self._name(source, None)
+
+    def _rename_directory(self, source: str, target: str) -> None:
+        for directories in (self.directories, self.durable_directories):
+            if source in directories:
+                del directories[source]
+                directories[target] = None
+        for files in (self.files, self.durable):
+            for path in [path for path in files if _parent(path) == source]:
+                files[target + path[len(source) :]] = files.pop(path)
+        moved = self.changes.pop(source, [])
+        self.changes[target] = [(target + path[len(source) :], inode) for path, inode in moved]
+
+    def remove(self, path: str) -> None:
+        if path in self.files:
+            self._name(path, None)
+
+    def remove_tree(self, path: str) -> None:
+        for file in [file for file in self.files if file.startswith(path + "/")]:
+            del self.files[file]
+            self.durable.pop(file, None)
+        for directories in (self.directories, self.durable_directories):
+            directories.pop(path, None)
+        self.changes.pop(path, None)
+
+    def sync_dir(self, path: str) -> None:
+        if path not in self.directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        self.before_sync()
+        for changed, inode in self.changes.pop(path, []):
+            if inode is None:
+                self.durable.pop(changed, None)
+            else:
+                self.durable[changed] = inode
+        for directory in self.directories:
+            if directory == path or _parent(directory) == path:
+                self.durable_directories[directory] = None
+
+    def read(self, path: str) -> bytes:
+        return self.open(path).pread(self.size(path), 0)
+
+    def write_atomically(self, path: str, data: Bytes) -> None:
+        self._name(path + ".tmp", Inode())
+        file = self.open(path + ".tmp")
+        file.pwrite(data, 0)
+        file.sync()
+        self.rename(path + ".tmp", path)
+        self.sync_dir(_parent(path))
+
+    def lock(self, path: str) -> MemoryLock:
+        self.open(path, create=True)
+        self.locks.add(path)
+        return MemoryLock(self, path)
+
+    def free_bytes(self, path: str) -> int:
+        return 1 << 40
+
+    def total_bytes(self, path: str) -> int:
+        return 1 << 41
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
