@@ -17,7 +17,7 @@ JOBS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -
 FUZZ_EXAMPLES ?= 2000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check format demo bench serve fuzz clean
+.PHONY: help setup test check format docs demo bench serve fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ check: setup ## lint, format, types, and the rules of the house (tests/tidy)
 format: setup ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: setup ## pages that are made from the code
+	$(BIN)/python -m ottla.api.support_page docs/protocol-support.md
 
 demo: setup ## a pipeline from end to end, which ends by itself
 	$(BIN)/python examples/website_activity.py $(ARGS)

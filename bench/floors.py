@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from bench.errors import ToolMissing
 from bench.results import Results, number
 
 
@@ -38,7 +39,8 @@ class Floor:
             return Verdict.NOT_JUDGED
         value = results.median(measure, "ottla")
         if value is None:
-            return Verdict.FAILS if (self.key, "ottla") in results.missing else Verdict.NOT_JUDGED
+            reason = results.missing.get((self.key, "ottla"))
+            return Verdict.NOT_JUDGED if reason is None or isinstance(reason, ToolMissing) else Verdict.FAILS
         if self.bound is Bound.VALUE_MAX:
             return Verdict.HOLDS if value <= self.limit else Verdict.FAILS
         ratio = results.ratio(measure)

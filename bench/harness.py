@@ -69,9 +69,10 @@ class Harness:
             return
         try:
             figures, foreign_percent = self._undisturbed(take)
-        except (NotMeasured, OSError) as reason:
+        except (NotMeasured, OSError) as failure:
+            reason = failure if isinstance(failure, NotMeasured) else NotMeasured(str(failure))
             for measure in measures:
-                self.results.miss(measure, system.name, str(reason))
+                self.results.miss(measure, system.name, reason)
             self.say(f"{system.name}: {measures[0].title}: not measured: {reason}")
             return
         for measure in measures:

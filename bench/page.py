@@ -82,7 +82,7 @@ def reasons(measures: list[Measure], results: Results) -> list[str]:
     """Why figures are missing, each reason once."""
     keys = {measure.key: measure for measure in measures}
     found = [(key, system) for key, system in results.missing if key in keys]
-    told = {results.missing[at]: f"{at[1]}, {keys[at[0]].title}" for at in reversed(found)}
+    told = {str(results.missing[at]): f"{at[1]}, {keys[at[0]].title}" for at in reversed(found)}
     return ["\n".join(f"- n/a, {where}: {reason}" for reason, where in told.items())] if told else []
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass, field
 
+from bench.errors import NotMeasured
+
 DISTURBED_PERCENT = 40
 """A sample during which other processes used more of a core than this is taken again, or marked."""
 
@@ -34,13 +36,13 @@ class Results:
     """Samples in the order in which measures first came up."""
 
     samples: dict[Measure, dict[str, list[Sample]]] = field(default_factory=dict)
-    missing: dict[tuple[str, str], str] = field(default_factory=dict)
+    missing: dict[tuple[str, str], NotMeasured] = field(default_factory=dict)
     """(measure key, system) to the reason why there is no figure."""
 
     def add(self, measure: Measure, system: str, sample: Sample) -> None:
         self.samples.setdefault(measure, {}).setdefault(system, []).append(sample)
 
-    def miss(self, measure: Measure, system: str, reason: str) -> None:
+    def miss(self, measure: Measure, system: str, reason: NotMeasured) -> None:
         self.samples.setdefault(measure, {})
         self.missing.setdefault((measure.key, system), reason)
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.errors import NotMeasured
+from bench.errors import NotMeasured, ToolMissing
 from bench.processes import run
 
 HERE = Path(__file__).resolve().parent
@@ -41,13 +41,13 @@ class Tools:
 
     def load_program(self) -> str:
         if self.load is None:
-            raise NotMeasured(self.load_missing)
+            raise ToolMissing(self.load_missing)
         return str(self.load)
 
     def java(self, main: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
         """A command line on Kafka's class path."""
         if self.kafka_jars is None:
-            raise NotMeasured(self.kafka_missing)
+            raise ToolMissing(self.kafka_missing)
         return ["java", *options, "-cp", f"{self.kafka_jars}/*", main, *arguments]
 
 
@@ -66,13 +66,13 @@ def find_tools() -> Tools:
 
 
 def java_version() -> str:
-    """What `java -version` says first; NotMeasured where there is none that Kafka can use."""
+    """What `java -version` says first; ToolMissing where there is none that Kafka can use."""
     if not shutil.which("java"):
-        raise NotMeasured("no java on the path")
+        raise ToolMissing("no java on the path")
     said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
     found = re.search(r'version "(\d+)', said)
     if not found or int(found[1]) < JAVA_VERSION_MIN:
-        raise NotMeasured(f"Kafka needs Java {JAVA_VERSION_MIN}, found: {said.splitlines()[:1]}")
+        raise ToolMissing(f"Kafka needs Java {JAVA_VERSION_MIN}, found: {said.splitlines()[:1]}")
     return said.splitlines()[0].strip()
 
 
@@ -83,7 +83,7 @@ def kafka_jars(cache: Path) -> Path:
     if (jars / KAFKA_JAR).exists():
         return jars
     if not shutil.which("mvn"):
-        raise NotMeasured("no mvn on the path to fetch Kafka's jars with")
+        raise ToolMissing("no mvn on the path to fetch Kafka's jars with")
     partial = jars.with_name(f"kafka.{os.getpid()}")
     copy = ["mvn", "-q", "-B", "-f", str(HERE / "kafka" / "pom.xml"), "dependency:copy-dependencies"]
     run([*copy, f"-DoutputDirectory={partial}"], DOWNLOAD_TIMEOUT_S)
@@ -100,7 +100,7 @@ def load_program(cache: Path) -> Path:
     if program.exists():
         return program
     if not shutil.which("go"):
-        raise NotMeasured("no go on the path to build the load program with")
+        raise ToolMissing("no go on the path to build the load program with")
     cache.mkdir(parents=True, exist_ok=True)
     run(["go", "build", "-buildvcs=false", "-o", str(program), "."], DOWNLOAD_TIMEOUT_S, cwd=HERE / "load")
     return program

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bench.errors import NotMeasured, ToolMissing
 from bench.floors import FLOORS, Bound, Floor, Verdict, broken, judged
 from bench.results import Measure, Results, Sample
 
@@ -40,9 +41,15 @@ def test_without_kafka_only_absolute_floors_are_judged() -> None:
 
 def test_a_figure_that_ottla_owes_fails_and_says_why() -> None:
     results = measured(kafka=100)
-    results.miss(RATE, "ottla", "it did not start")
+    results.miss(RATE, "ottla", NotMeasured("it did not start"))
     assert [verdict for _floor, verdict in judged(results)] == [Verdict.FAILS]
     assert broken(results) == ["Java, 1 kB, acks=1: not measured (it did not start); wanted at least 1.15 x Kafka"]
+
+
+def test_a_figure_that_the_machine_cannot_take_is_not_judged() -> None:
+    results = Results()
+    results.miss(RATE, "ottla", ToolMissing("no go on the path"))
+    assert [verdict for _floor, verdict in judged(results)] == [Verdict.NOT_JUDGED]
 
 
 def test_every_floor_is_about_one_measure() -> None:

@@ -64,10 +64,10 @@ BLOCKING_METHODS = frozenset(
 )
 """Methods of paths and of the log's disk that wait for the device. Nothing else on the loop may bear these names."""
 
-THREAD_MARK = "# runs in a thread"
-START_MARK = "# runs before serving"
+THREAD_MARK = "runs in a thread"
+START_MARK = "runs before serving"
 MARKS = (THREAD_MARK, START_MARK)
-"""Comments on the line of a `def`, or the line above, that take a function and what is in it out of the rule."""
+"""Words in a function's docstring, or in a comment on its `def` or the line above, that take it out of the rule."""
 
 
 def used_names(source: Source) -> Iterator[tuple[str, ast.expr]]:
@@ -113,15 +113,21 @@ def check_blocking(source: Source) -> Iterator[Violation]:
     if not under(source, *ON_THE_LOOP):
         return
     names = full_names(source)
-    exempt = {
-        id(node) for function in functions(source.tree) if marked(source, function) for node in ast.walk(function)
-    }
+    off_the_loop = [function for function in functions(source.tree) if marked(source, function)]
+    exempt = {id(node) for part in [*off_the_loop, *main_blocks(source)] for node in ast.walk(part)}
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Call) and id(node) not in exempt:
             name = blocking_name(node, names)
             if name is not None:
-                rule = f"{name} blocks the loop: hand the function to offload, and mark it `{THREAD_MARK}`"
+                rule = f"{name} blocks the loop: hand the function to offload, and say `# {THREAD_MARK}` on its def"
                 yield source.violation(node, rule)
+
+
+def main_blocks(source: Source) -> Iterator[ast.stmt]:
+    """What runs when a module is a program of its own; there is no loop then."""
+    for node in source.tree.body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'":
+            yield node
 
 
 def blocking_name(call: ast.Call, names: dict[str, str]) -> str | None:
@@ -135,8 +141,9 @@ def blocking_name(call: ast.Call, names: dict[str, str]) -> str | None:
 
 
 def marked(source: Source, function: FunctionNode) -> bool:
-    """Does the function say, on its `def` or on the line above, that the loop does not run it?"""
+    """Does the function say, in its docstring or in a comment on its `def`, that the loop does not run it?"""
     first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
-    signature_end = function.body[0].lineno - 1
-    lines = source.lines[max(first - 2, 0) : max(signature_end, function.lineno)]
-    return any(mark in line for line in lines for mark in MARKS)
+    signature_end = max(function.body[0].lineno - 1, function.lineno)
+    comments = [line.partition("#")[2] for line in source.lines[max(first - 2, 0) : signature_end]]
+    said = "\n".join([*comments, ast.get_docstring(function) or ""])
+    return any(mark in said for mark in MARKS)

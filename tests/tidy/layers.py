@@ -19,22 +19,27 @@ CONSOLE = "ottla.console"
 CLI = "ottla.cli"
 BROKER = "ottla.broker"
 EMBED = "ottla.embed"
+LOGS = "ottla.logs"
 VERSION = "ottla.__version__"
+
+BATCH_SIDE = tuple(f"{WIRE}.{name}" for name in ("batch", "compiled", "compression", "crc", "records"))
+"""What the log knows of the wire: batches, not messages."""
 
 ALLOWED: dict[str, tuple[str, ...]] = {
     MODEL: (),
     WIRE: (MODEL,),
-    LOG: (MODEL, f"{WIRE}.batch", f"{WIRE}.compression", f"{WIRE}.records", f"{WIRE}.crc"),
+    LOG: (MODEL, *BATCH_SIDE),
     CORE: (MODEL,),
     SECURITY: (MODEL,),
     CLIENT: (WIRE, MODEL, VERSION),
     RUNTIME: (CORE, LOG, CLIENT, WIRE, MODEL, VERSION),
-    API: (RUNTIME, WIRE, SECURITY, MODEL, VERSION),
-    SERVER: (API, WIRE, SECURITY, MODEL),
+    API: (RUNTIME, CORE, WIRE, SECURITY, MODEL, VERSION),
+    SERVER: (API, RUNTIME, WIRE, SECURITY, MODEL, VERSION),
     CONSOLE: (CLIENT, MODEL, VERSION),
-    CLI: (CLIENT, MODEL, BROKER, EMBED, VERSION),
+    CLI: (CLIENT, MODEL, WIRE, BROKER, EMBED, LOGS, VERSION),
     BROKER: ("ottla",),
-    EMBED: (BROKER, CLIENT, MODEL),
+    LOGS: (),
+    EMBED: (BROKER, CLIENT, LOGS, MODEL),
     "ottla.pytest_plugin": (EMBED, CLIENT, MODEL),
     "ottla.__main__": (CLI,),
     "pyspark_ottla": (CLIENT, WIRE, MODEL, VERSION),
@@ -43,8 +48,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 }
 """Package (or module) to what it may import besides itself, the standard library and other people's packages."""
 
-ALLOWED_FOR_TYPES: dict[str, tuple[str, ...]] = {API: (CORE,)}
-"""What may stand under `if TYPE_CHECKING:` besides: a handler names the image that the runtime hands it."""
+ALLOWED_FOR_TYPES: dict[str, tuple[str, ...]] = {API: (LOG,), SERVER: (CORE, LOG)}
+"""What may stand under `if TYPE_CHECKING:` besides: who is handed a thing may name its type."""
 
 FOREIGN_ONLY_IN: dict[str, tuple[str, ...]] = {
     # What tests compare Ottla with: a test that shares code with its subject proves nothing.

@@ -67,6 +67,9 @@ def test_a_forbidden_name_is_found(rule: Rule, path: str, code: str) -> None:
         (check_blocking, LOG, "import os\nos.fsync(3)"),
         (check_blocking, LOOP, "# runs in a thread\ndef flush(file):\n    file.sync()"),
         (check_blocking, LOOP, "def flush(file):  # runs in a thread\n    file.sync()"),
+        (check_blocking, LOOP, 'def flush(file):\n    """Sync. runs in a thread"""\n    file.sync()'),
+        (check_blocking, LOOP, "@cache\ndef flush(\n    file,\n):  # runs in a thread\n    file.sync()"),
+        (check_blocking, LOOP, "if __name__ == '__main__':\n    open('x')"),
         (check_blocking, LOOP, "def load(disk):  # runs before serving\n    return open('x')"),
         (
             check_blocking,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import METADATA_TOPIC
+from ottla.model.ids import METADATA_TOPIC, ZERO_UUID
 from ottla.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -18,7 +18,9 @@ from ottla.wire.messages.describe_quorum import (
 
 if TYPE_CHECKING:
     from ottla.api.context import RequestContext
-    from ottla.runtime.quorum import QuorumReplica
+    from ottla.runtime.quorum import ReplicaState as Replica
+
+DIRECTORIES_SINCE = 2
 
 
 def handle(ctx: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
@@ -30,7 +32,7 @@ def handle(ctx: RequestContext, request: DescribeQuorumRequest) -> DescribeQuoru
             )
             for topic in request.topics
         ],
-        nodes=_nodes(ctx),
+        nodes=_nodes(ctx) if ctx.api_version >= DIRECTORIES_SINCE else [],
     )
 
 
@@ -47,23 +49,24 @@ def _describe(ctx: RequestContext, topic: str, partition: int) -> PartitionData:
             observers=[],
         )
     quorum = ctx.services.quorum.describe()
+    with_directory = ctx.api_version >= DIRECTORIES_SINCE
     return PartitionData(
         partition_index=partition,
         leader_id=quorum.leader_id,
         leader_epoch=quorum.leader_epoch,
         high_watermark=quorum.high_watermark,
-        current_voters=[_replica(replica) for replica in quorum.voters],
-        observers=[_replica(replica) for replica in quorum.observers],
+        current_voters=[_replica(replica, with_directory=with_directory) for replica in quorum.voters],
+        observers=[_replica(replica, with_directory=with_directory) for replica in quorum.observers],
     )
 
 
-def _replica(replica: QuorumReplica) -> ReplicaState:
+def _replica(replica: Replica, *, with_directory: bool) -> ReplicaState:
     return ReplicaState(
         replica_id=replica.replica_id,
-        replica_directory_id=replica.directory_id,
+        replica_directory_id=replica.directory_id if with_directory else ZERO_UUID,
         log_end_offset=replica.log_end_offset,
-        last_fetch_timestamp=replica.last_fetch_timestamp_ms,
-        last_caught_up_timestamp=replica.last_caught_up_timestamp_ms,
+        last_fetch_timestamp=replica.last_fetch_timestamp,
+        last_caught_up_timestamp=replica.last_caught_up_timestamp,
     )
 
 

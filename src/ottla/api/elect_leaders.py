@@ -16,6 +16,8 @@ from ottla.wire.messages.elect_leaders import (
 if TYPE_CHECKING:
     from ottla.api.context import RequestContext
 
+OVERALL_ERROR_SINCE = 1
+
 
 async def handle(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     asked = request.topic_partitions
@@ -27,12 +29,12 @@ async def handle(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLead
             PartitionResult(partition_id=partition, error_code=code, error_message=message)
         )
     return ElectLeadersResponse(
-        error_code=election.outcome.code,
+        error_code=election.outcome.code if ctx.api_version >= OVERALL_ERROR_SINCE else 0,
         replica_election_results=[
             ReplicaElectionResult(topic=topic, partition_result=outcomes) for topic, outcomes in results.items()
         ],
     )
 
 
-def failed(_request: ElectLeadersRequest, code: ErrorCode, _message: str, _version: int) -> ElectLeadersResponse:
-    return ElectLeadersResponse(error_code=code, replica_election_results=[])
+def failed(_request: ElectLeadersRequest, code: ErrorCode, _message: str, version: int) -> ElectLeadersResponse:
+    return ElectLeadersResponse(error_code=code if version >= OVERALL_ERROR_SINCE else 0, replica_election_results=[])

@@ -32,6 +32,7 @@ EARLIEST_PENDING_UPLOAD = -6
 
 FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 READ_COMMITTED = 1
+LEADER_EPOCH_SINCE = 4
 
 
 class Found(NamedTuple):
@@ -73,7 +74,7 @@ async def _answer(
         partition_index=asked.partition_index,
         offset=found.offset,
         timestamp=found.timestamp,
-        leader_epoch=found.leader_epoch,
+        leader_epoch=found.leader_epoch if ctx.api_version >= LEADER_EPOCH_SINCE else -1,
     )
 
 

@@ -83,7 +83,7 @@ def run(options: ServeOptions) -> int:
             host=options.host,
             port=options.port,
             metrics_port=options.metrics_port,
-            log_format=options.log_format or LOG_FORMATS[0],
+            log_format="json" if options.log_format == "json" else "console",
             log_level=options.log_level or "info",
         )
     )

@@ -50,6 +50,7 @@ class Cluster:
         self.settings = settings
         self.metadata = ClusterMetadata()
         self._connections: dict[int, Connection] = {}
+        self._waiting: dict[int, Connection] = {}
         self._bootstrap: Connection | None = None
 
     def __enter__(self) -> Cluster:
@@ -60,9 +61,10 @@ class Cluster:
 
     def close(self) -> None:
         """Close every connection. The cluster may be used again and then connects anew."""
-        for connection in self._connections.values():
+        for connection in (*self._connections.values(), *self._waiting.values()):
             connection.close()
         self._connections.clear()
+        self._waiting.clear()
         if self._bootstrap is not None:
             self._bootstrap.close()
             self._bootstrap = None
@@ -156,17 +158,22 @@ class Cluster:
         self._bootstrap = self._connect_bootstrap()
         return self._bootstrap
 
-    def connection(self, node_id: int) -> Connection:
-        """The connection to one broker, opened if need be."""
-        existing = self._connections.get(node_id)
+    def connection(self, node_id: int, *, waiting: bool = False) -> Connection:
+        """The connection to one broker, opened if need be.
+
+        A broker serves a connection in order, so a fetch that waits for records would hold up whatever is sent after
+        it: such requests have a connection of their own (`waiting`).
+        """
+        connections = self._waiting if waiting else self._connections
+        existing = connections.get(node_id)
         if existing is not None:
             if existing.usable():
                 return existing
             existing.close()
-            del self._connections[node_id]
+            del connections[node_id]
         broker = self._broker(node_id)
-        opened = self._take_bootstrap(broker.address) or self._open_advertised(broker)
-        self._connections[node_id] = opened
+        opened = None if waiting else self._take_bootstrap(broker.address)
+        connections[node_id] = opened = opened or self._open_advertised(broker)
         return opened
 
     def controller(self) -> Connection:
@@ -175,9 +182,9 @@ class Cluster:
         controller_id = self.metadata.controller_id
         return self.connection(controller_id) if controller_id in self.metadata.brokers else self.any_connection()
 
-    def leader_connection(self, partition: TopicPartition) -> Connection:
+    def leader_connection(self, partition: TopicPartition, *, waiting: bool = False) -> Connection:
         """The connection to the partition's leader."""
-        return self.connection(self.leader(partition).node_id)
+        return self.connection(self.leader(partition).node_id, waiting=waiting)
 
     def _broker(self, node_id: int) -> Broker:
         if node_id not in self.metadata.brokers:

@@ -228,7 +228,7 @@ class Consumer:
             return
         for node_id, positions in self._wanted_by_leader().items():
             try:
-                connection = self._cluster.connection(node_id)
+                connection = self._cluster.connection(node_id, waiting=True)
                 session = self._session(node_id) if self.settings.sessions else None
                 offsets = {partition: position.fetch for partition, position in positions.items()}
                 pending = send_fetch(self._cluster, connection, offsets, self.settings.fetch, session)

@@ -90,7 +90,7 @@ class PartitionReader:
     def _ask(self) -> None:
         """Send the next fetch if the leader can be reached; if not, the turn that needs it finds out."""
         try:
-            connection = self._cluster.leader_connection(self._partition)
+            connection = self._cluster.leader_connection(self._partition, waiting=True)
             pending = send_fetch(self._cluster, connection, {self._partition: self.position}, self._settings)
         except ClientError:
             self._under_way = None
@@ -99,7 +99,7 @@ class PartitionReader:
 
     def _next(self) -> FetchedPartition:
         if self._under_way is None:
-            connection = self._cluster.leader_connection(self._partition)
+            connection = self._cluster.leader_connection(self._partition, waiting=True)
             pending = send_fetch(self._cluster, connection, {self._partition: self.position}, self._settings)
         else:
             connection, pending = self._under_way

@@ -27,6 +27,8 @@ PASSING: Final = (CLEANED, SWAP, DELETED)
 
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+GAPS_UNTIL: Final = "compaction-gaps-checkpoint"
+"""Ottla's own: below the offset in it, compaction may have left gaps between segments."""
 
 DIRECTORY_DELETED: Final = "-delete"
 DIRECTORY_FUTURE: Final = "-future"

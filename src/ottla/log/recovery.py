@@ -26,7 +26,7 @@ from ottla.log.epochs import LeaderEpochs
 from ottla.log.handles import OpenFiles
 from ottla.log.index import CorruptIndexError
 from ottla.log.producer_state import ProducerStates
-from ottla.log.replacement import finish_interrupted
+from ottla.log.replacement import finish_interrupted, gaps_until
 from ottla.log.scan import TornBatchError
 from ottla.log.segment import Segment
 from ottla.log.snapshot_files import SnapshotFiles
@@ -87,6 +87,9 @@ def load(
     log.names_synced = clean and bool(log.segments)
     _begin_where_needed(log, config, files, now_ms)
     _finish(log, clean, now_ms, producer_id_expiration_ms)
+    if not clean:
+        # What was removed must not come back: a snapshot of a past that is gone would be believed.
+        disk.sync_dir(directory)
     return log
 
 
@@ -198,9 +201,11 @@ class _Recovery:
         if self._config.cleanup_compact:
             self._drop_replaced()
         first = max(bisect_right([segment.base_offset for segment in log.segments], log.recovery_point) - 1, 0)
-        if first > 0:
-            self._check_unsynced_indexes(log.segments[first - 1])
         log.log_end_offset = log.segments[first].base_offset if log.segments else log.log_start_offset
+        if first > 0:
+            self._check_last_synced(log.segments[first - 1])
+        # The file may speak of batches that an earlier crash took; those that are here say it themselves.
+        log.epochs.truncate_from_end(log.log_end_offset)
         for index, segment in enumerate(log.segments[first:], first):
             if self._is_after_a_hole(segment):
                 self._drop_from(index)
@@ -226,18 +231,24 @@ class _Recovery:
             )
         # In this order: a crash in between must not leave later segments behind a hole.
         self._drop_from(index + 1)
-        segment.cut_back()
+        self._cut(segment)
         return False
+
+    def _cut(self, segment: Segment) -> None:
+        """Take away what is not good, for good: the recovery point may pass this place before the file is synced again."""
+        segment.cut_back()
+        segment.log.get().sync()
 
     def _note_epoch(self, header: BatchHeader) -> None:
         if header.partition_leader_epoch > self._log.epochs.latest:
             self._log.epochs.assign(header.partition_leader_epoch, header.base_offset)
 
     def _is_after_a_hole(self, segment: Segment) -> bool:
-        """Whether a segment before this one is missing. Compaction alone leaves gaps, and what is synced stays."""
-        if self._config.cleanup_compact or self._log.log_end_offset < self._log.recovery_point:
+        """Whether a crash took what was between this segment and the one before: the end of it, or whole segments."""
+        log = self._log
+        if segment.base_offset == log.log_end_offset or log.log_end_offset < log.recovery_point:
             return False
-        return segment.base_offset > self._log.log_end_offset
+        return segment.base_offset > gaps_until(self._disk, log.directory)
 
     def _drop_from(self, index: int) -> None:
         """Remove the segments after the end of the log."""
@@ -256,18 +267,19 @@ class _Recovery:
                 f"{log.recovery_point} was safe on disk"
             )
 
-    def _check_unsynced_indexes(self, segment: Segment) -> None:
+    def _check_last_synced(self, segment: Segment) -> None:
+        """The segment before the first that is recovered: its batches are safe, its indexes may never have been."""
         try:
             complete = segment.indexes.is_complete(segment.log.get(), segment.size)
         except (CorruptIndexError, TornBatchError):
             complete = False
         if not complete:
-            size = segment.size
-            _, torn = segment.rebuild(check_crc=False)
+            next_offset, torn = segment.rebuild(check_crc=False)
             if torn is not None:
-                segment.size = size
-                raise CorruptLogError(f"{segment.path}: {torn}") from torn
-        # Complete or not, they are not known to be on the medium.
+                # Nothing follows in this segment: these are the remains of a write that failed, or was cut off before.
+                if next_offset < self._log.log_end_offset:
+                    raise CorruptLogError(f"{segment.path}: {torn}") from torn
+                self._cut(segment)
         segment.synced = False
         segment.rest()
 

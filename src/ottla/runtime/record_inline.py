@@ -1,4 +1,4 @@
-"""Record work in the calling process, at once: for the simulator, which has neither processes nor threads, and for tests.
+"""Record work in the calling process, at once: for the simulator, which has no other processes, and for tests.
 
 Imports compiled code. A broker in production uses `RecordWorker`.
 """

@@ -180,19 +180,20 @@ def iterate(buf: bytes | bytearray | memoryview, pos: int = 0) -> Iterator[tuple
 
 
 def _too_short(size: int) -> ApiError:
-    if size == 0:
-        return ApiError(ErrorCode.INVALID_RECORD, "a produce request needs one record batch per partition")
-    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch has at least {HEADER_BYTES} bytes, this one {size}")
+    return ApiError(
+        ErrorCode.INVALID_RECORD,
+        f"a produce request needs one record batch per partition, which has at least {HEADER_BYTES} bytes, not {size}",
+    )
 
 
 def _refusal(header: BatchHeader, batch: memoryview) -> ApiError:
     """Why `check` said no: first what makes the rest unreadable, then what the batch claims about itself."""
     if header.magic != MAGIC:
         return _wrong_magic(header.magic)
-    if header.length < _LENGTH_MIN or header.size > len(batch):
-        return ApiError(
-            ErrorCode.CORRUPT_MESSAGE, f"the batch says it has {header.size} bytes, but {len(batch)} were sent"
-        )
+    if header.length < _LENGTH_MIN:
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch cannot have {header.size} bytes")
+    if header.size > len(batch):
+        return ApiError(ErrorCode.INVALID_RECORD, f"of the batch's {header.size} bytes {len(batch)} were sent")
     if header.size < len(batch):
         return ApiError(ErrorCode.INVALID_RECORD, "more than one record batch for a partition in one produce request")
     if not crc_matches(batch, header):

@@ -11,6 +11,7 @@ attributes are zigzag varints and a length of -1 is null.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple, TypeVar
@@ -42,6 +43,9 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+_new_record: Callable[[tuple[object, ...]], Record] = partial(tuple.__new__, Record)
 
 
 def iterate(
@@ -186,11 +190,15 @@ def _records(body: bytes, header: BatchHeader) -> Iterator[Record]:
         offset_delta, pos = read_signed(body, pos)
         key, pos = _read_bytes(body, pos, end)
         value, pos = _read_bytes(body, pos, end)
-        headers, pos = _read_headers(body, pos, end)
+        if end - pos == 1 and body[pos] == 0:
+            headers: Sequence[tuple[str, bytes | None]] = ()
+            pos = end
+        else:
+            headers, pos = _read_headers(body, pos, end)
         if pos != end:
             raise _corrupt(f"the record that ends at byte {end} has {end - pos} bytes too many")
         timestamp = header.max_timestamp if append_time else base_timestamp + timestamp_delta
-        yield Record(base_offset + offset_delta, timestamp, key, value, headers)
+        yield _new_record((base_offset + offset_delta, timestamp, key, value, headers))
     _check_all_read(body, pos)
 
 

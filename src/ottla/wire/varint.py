@@ -51,6 +51,10 @@ def read_signed(buf: bytes | memoryview, pos: int) -> tuple[int, int]:
     value = buf[pos]
     if value < 0x80:
         return value >> 1 ^ -(value & 1), pos + 1
+    second = buf[pos + 1]
+    if second < 0x80:
+        value = value & 0x7F | second << 7
+        return value >> 1 ^ -(value & 1), pos + 2
     value, pos = _read_long(buf, pos, 32)
     return value >> 1 ^ -(value & 1), pos
 
@@ -60,6 +64,10 @@ def read_signed_long(buf: bytes | memoryview, pos: int) -> tuple[int, int]:
     value = buf[pos]
     if value < 0x80:
         return value >> 1 ^ -(value & 1), pos + 1
+    second = buf[pos + 1]
+    if second < 0x80:
+        value = value & 0x7F | second << 7
+        return value >> 1 ^ -(value & 1), pos + 2
     value, pos = _read_long(buf, pos, 64)
     return value >> 1 ^ -(value & 1), pos
 

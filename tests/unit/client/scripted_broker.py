@@ -6,9 +6,10 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable
-from typing import Self
+from dataclasses import replace
+from typing import Any, Self
 
-from ottla.client.settings import ClientSettings, parse_bootstrap
+from ottla.client.settings import ClientSettings
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
 from ottla.wire import produce
@@ -57,9 +58,9 @@ class ScriptedBroker:
 
     def settings(self, **changes: int) -> ClientSettings:
         """Settings that lead here and wait for nothing longer than a test may."""
-        quick = {"connect_timeout_ms": 2_000, "request_timeout_ms": 2_000, "api_timeout_ms": 4_000}
-        quick |= {"retry_backoff_ms": 5, "retry_backoff_ms_max": 20}
-        return ClientSettings(bootstrap=parse_bootstrap(self.bootstrap), **(quick | changes))
+        values: dict[str, Any] = {"connect_timeout_ms": 2_000, "request_timeout_ms": 2_000, "api_timeout_ms": 4_000}
+        values |= {"retry_backoff_ms": 5, "retry_backoff_ms_max": 20, **changes}
+        return replace(ClientSettings.of(self.bootstrap), **values)
 
     def __enter__(self) -> Self:
         self._thread.start()

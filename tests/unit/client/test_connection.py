@@ -183,7 +183,11 @@ def test_an_answer_that_announces_too_much_is_refused_before_anything_is_allocat
 
 @pytest.mark.parametrize(
     ("greeting", "named"),
-    [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP"), (b"\x15\x03\x01\x00\x02\x02\x46", "TLS"), (b"SSH-2.0", "not Kafka")],
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "TLS"),
+        (b"SSH-2.0", "not Kafka"),
+    ],
 )
 def test_another_protocol_is_named(greeting: bytes, named: str) -> None:
     def greet(connection: socket.socket) -> None:
@@ -201,7 +205,11 @@ def test_a_port_that_hangs_up_is_no_broker() -> None:
 
 def test_a_port_that_keeps_silent_cannot_be_used() -> None:
     hold = threading.Event()
-    with raw_server(lambda connection: bool(hold.wait(5)) and None) as address:
+
+    def keep_silent(connection: socket.socket) -> None:
+        hold.wait(5)
+
+    with raw_server(keep_silent) as address:
         with pytest.raises(CannotConnectError, match="said nothing"):
             Connection.open(address, QUICK)
         hold.set()

@@ -71,8 +71,12 @@ def test_records_outside_of_transactions_are_shown_even_from_an_aborting_produce
 def test_a_batch_that_is_cut_off_is_fetched_again_from_its_beginning() -> None:
     first, second = data(10, count=5), data(15, count=5)
     fetched = memoryview(bytes(first + second))
-    assert whole_batches(fetched, 10) == (fetched, 20)
-    whole, next_offset = whole_batches(fetched[:-1], 10)
-    assert (whole, next_offset) == (first, 15)
-    assert whole_batches(fetched[: len(first) - 1], 12) == (b"", 12)
-    assert whole_batches(memoryview(b""), 7) == (b"", 7)
+
+    def whole(size: int, offset: int) -> tuple[bytes, int]:
+        records, next_offset = whole_batches(fetched[:size], offset)
+        return bytes(records), next_offset
+
+    assert whole(len(fetched), 10) == (bytes(fetched), 20)
+    assert whole(len(fetched) - 1, 10) == (bytes(first), 15)
+    assert whole(len(first) - 1, 12) == (b"", 12)
+    assert whole(0, 7) == (b"", 7)

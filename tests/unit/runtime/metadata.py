@@ -57,15 +57,13 @@ class Node:
     """One node: what outlives a restart is in `path`."""
 
     def __init__(self, path: Path, properties: dict[str, str] | None = None, disk: Disk | None = None) -> None:
-        rng = random.Random(1)
         self.offload = Inline()
         self.clock = FixedClock()
         self.world = World(
             clock=self.clock,
             offload=self.offload,
             disk=disk or RealDisk(),
-            rng=rng,
-            new_uuid=lambda: UUID(int=rng.getrandbits(128)),
+            rng=random.Random(1),
         )
         self.config = BrokerConfig.from_properties({"log.dirs": str(path), **(properties or {})})
         self.failures: list[Exception] = []

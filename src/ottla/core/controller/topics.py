@@ -40,6 +40,9 @@ from ottla.model.configs.definition import ResourceType
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import ZERO_UUID
 
+_BASE64_DASH: Final = 62
+_RESERVED_IDS_MAX: Final = 99
+"""Ids up to this one are for topics and directories that have a meaning of their own."""
 DUPLICATE_NAME: Final = Outcome(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
 TOO_MANY_PARTITIONS: Final = Outcome(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
@@ -74,7 +77,7 @@ def _try_to_create(context: Context, topic: NewTopic, within: CollisionIndex) ->
     try:
         _check_name(context, topic.name, within)
         configs = _checked_configs(context, topic.configs)
-        topic_id = context.new_uuid()
+        topic_id = _new_topic_id(context)
         assignments = _assignments(context, topic, topic_id)
     except ApiError as error:
         return CreatedTopic(topic.name, Outcome.of(error)), []
@@ -85,6 +88,15 @@ def _try_to_create(context: Context, topic: NewTopic, within: CollisionIndex) ->
         *_config_records(topic.name, configs),
         *partition_records(context, topic_id, 0, assignments),
     ]
+
+
+def _new_topic_id(context: Context) -> UUID:
+    """An id that is neither taken nor reserved, nor begins with a dash, which tools would take for an option."""
+    while True:
+        topic_id = context.new_uuid()
+        begins_with_dash = topic_id.int >> 122 == _BASE64_DASH
+        if topic_id.int > _RESERVED_IDS_MAX and not begins_with_dash and topic_id not in context.image.topics_by_id:
+            return topic_id
 
 
 def _check_name(context: Context, name: str, within: CollisionIndex) -> None:

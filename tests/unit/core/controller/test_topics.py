@@ -8,6 +8,7 @@ import pytest
 
 from ottla.core.controller.commands import (
     CreatePartitions,
+    CreateTopics,
     DeletedTopic,
     DeleteTopics,
     MorePartitions,
@@ -15,7 +16,9 @@ from ottla.core.controller.commands import (
     Outcome,
     TopicReference,
 )
+from ottla.core.controller.controller import Controller
 from ottla.model.configs.definition import ResourceType
+from ottla.model.configs.resolve import BrokerConfig
 from ottla.model.errors import ErrorCode
 from tests.unit.core.controller.cluster import Cluster
 
@@ -64,6 +67,16 @@ def test_a_bad_name_is_refused(name: str, words: str | None) -> None:
     outcome = created(Cluster(), NewTopic(name))
     assert outcome.code is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert words is None or outcome.message == words
+
+
+def test_an_id_is_never_taken_reserved_or_mistaken_for_an_option() -> None:
+    cluster = Cluster()
+    [first] = cluster.create(NewTopic("a"))
+    assert first.topic_id is not None
+    drawn = iter([UUID(int=0), UUID(int=1), UUID(int=62 << 122), first.topic_id, UUID(int=7 << 100)])
+    controller = Controller(cluster.image, BrokerConfig.from_properties(), lambda: next(drawn))
+    [second] = controller.decide(CreateTopics([NewTopic("b")]), len(cluster.log)).answer
+    assert second.topic_id == UUID(int=7 << 100)
 
 
 def test_the_longest_name_is_taken() -> None:

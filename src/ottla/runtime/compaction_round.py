@@ -1,0 +1,86 @@
+"""One round of compaction for one log: the worker writes, this puts in place.
+
+Each group of segments is put in place as soon as the worker has finished it, while the worker writes the next one, so a
+round needs room on disk for one group and not for a second log. A group whose old segments are no longer there
+(retention took them, the partition was deleted) ends the round; what was put in place before stays.
+
+The caller sees to it that a log has one round at a time, and cancels the round before it truncates or deletes the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.log import names
+from ottla.log.compaction import CleanedGroup, CompactionError, CompactionJob, CompactionResult
+from ottla.log.compaction_plan import sources_in_place
+from ottla.log.replacement import commit
+
+if TYPE_CHECKING:
+    from ottla.log.disk import Disk
+    from ottla.log.partition_log import PartitionLog
+    from ottla.log.segment import Segment
+    from ottla.runtime.world import Offload
+
+
+class CompactionWork(Protocol):
+    """The record worker, as far as compaction needs it."""
+
+    async def compact(
+        self, job: CompactionJob, on_group: Callable[[CleanedGroup], None] | None = None
+    ) -> CompactionResult: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A round that is in place."""
+
+    result: CompactionResult
+    replaced: list[Segment]
+    """Old segments, for `PartitionLog.delete_files` when `file.delete.delay.ms` is over."""
+
+
+async def compact_log(
+    log: PartitionLog, job: CompactionJob, work: CompactionWork, *, disk: Disk, offload: Offload
+) -> Round:
+    """Carry out a job for a log and put what comes of it in place.
+
+    When this returns, the caller advances the cleaner's checkpoint to `result.first_dirty_offset`. It raises what
+    `RecordWorker.compact` raises, StorageError, or CompactionError if the log changed meanwhile.
+    """
+    groups: asyncio.Queue[CleanedGroup | None] = asyncio.Queue()
+    working = asyncio.ensure_future(work.compact(job, groups.put_nowait))
+    working.add_done_callback(lambda _: groups.put_nowait(None))
+    replaced: list[Segment] = []
+    try:
+        while (group := await groups.get()) is not None:
+            if group.is_changed:
+                replaced += await _put_in_place(log, job, group, disk, offload)
+        return Round(await working, replaced)
+    finally:
+        if not working.done():
+            working.cancel()
+            await asyncio.wait([working])
+
+
+async def _put_in_place(
+    log: PartitionLog, job: CompactionJob, group: CleanedGroup, disk: Disk, offload: Offload
+) -> list[Segment]:
+    if sources_in_place(log.segments, job, group) is None:
+        raise CompactionError(f"{log.tp}: segments {group.sources} changed while they were compacted")
+    swaps = await offload.run(commit, disk, job.directory, [group.base_offset])
+    # Asked again: the commit ran beside the loop.
+    old = sources_in_place(log.segments, job, group)
+    replaced = log.replace_segments(old, swaps) if old is not None else []
+    if not replaced:
+        await offload.run(_remove_swap, disk, job.directory, group.base_offset)
+        raise CompactionError(f"{log.tp}: segments {group.sources} changed while they were compacted")
+    return replaced
+
+
+def _remove_swap(disk: Disk, directory: str, base_offset: int) -> None:
+    for kind in names.SEGMENT_KINDS:
+        disk.remove(names.segment_path(directory, base_offset, kind, names.SWAP))

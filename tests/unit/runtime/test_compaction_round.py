@@ -1,0 +1,290 @@
+"""A round of compaction on a real log: readers, producers and a crash at any moment find what they should."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
+
+import pytest
+
+from ottla.log.compaction import CleanedGroup, CompactionError, CompactionJob, CompactionResult
+from ottla.log.compaction_plan import dirtiness_of, plan_round
+from ottla.log.partition_log import PartitionLog
+from ottla.model.configs.resolve import TopicConfig
+from ottla.model.errors import ApiError
+from ottla.runtime.compaction_round import Round, compact_log
+from ottla.runtime.record_inline import InlineRecordWork
+from ottla.wire.records import Record, build_batch, iterate
+from tests.unit.log.crash_disk import CrashDisk, Inode
+from tests.unit.log.files_of_batches import view_of
+from tests.unit.log.support import NOW_MS, append, check_indexes, open_log, read_all
+
+DIRECTORY = "/data/orders-3"
+CONFIG = TopicConfig(
+    cleanup_compact=True, cleanup_delete=False, segment_bytes=500, index_interval_bytes=100, delete_retention_ms=10
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AtOnce:
+    """An offload that runs what it gets in place."""
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return function(*args, **kwargs)
+
+    def close(self) -> None:
+        pass
+
+
+class PowerCut(BaseException):
+    """Nothing of the process is left."""
+
+
+class MortalDisk(CrashDisk):
+    """A disk whose machine loses power before the operation number `ends_at`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = 0
+        self.ends_at = -1
+
+    def _count(self) -> None:
+        if self.operations == self.ends_at:
+            raise PowerCut
+        self.operations += 1
+
+    def _name(self, path: str, inode: Inode | None) -> None:
+        self._count()
+        super()._name(path, inode)
+
+    def before_write(self, inode: Inode, data: bytes, position: int) -> None:
+        self._count()
+        super().before_write(inode, data, position)
+
+    def before_sync(self) -> None:
+        self._count()
+        super().before_sync()
+
+    def sync_dir(self, path: str) -> None:
+        self._count()
+        super().sync_dir(path)
+
+
+def new_log(disk: CrashDisk, config: TopicConfig = CONFIG) -> PartitionLog:
+    disk.makedirs("/data")
+    disk.sync_dir("/")
+    return open_log(disk, DIRECTORY, config=config)
+
+
+def write(log: PartitionLog, *pairs: tuple[bytes | None, bytes | None], **producer: int) -> bytearray:
+    batch = build_batch([Record(at, NOW_MS, key, value) for at, (key, value) in enumerate(pairs)], **producer)
+    sent = bytearray(batch)
+    append(log, batch)
+    return sent
+
+
+def fill(log: PartitionLog, rng: random.Random, batches: int = 30) -> None:
+    sequences = {1: 0, 2: 0}
+    for _ in range(batches):
+        pairs = [
+            (b"k%d" % rng.randrange(8), rng.choice([None, rng.randbytes(rng.randrange(40))]))
+            for _ in range(rng.randint(1, 4))
+        ]
+        producer_id = rng.choice([-1, 1, 2])
+        if producer_id < 0:
+            write(log, *pairs)
+            continue
+        write(log, *pairs, producer_id=producer_id, producer_epoch=0, base_sequence=sequences[producer_id])
+        sequences[producer_id] += len(pairs)
+    log.sync_until(log.log_end_offset)
+    log.mark_flushed(log.log_end_offset)
+
+
+def job_for(
+    log: PartitionLog, disk: CrashDisk, *, checkpoint: int | None = None, now_ms: int = NOW_MS
+) -> CompactionJob:
+    dirtiness = dirtiness_of(log, checkpoint=checkpoint, last_stable_offset=log.log_end_offset, now_ms=now_ms)
+    return plan_round(log, disk, dirtiness, now_ms=now_ms, seed=5)
+
+
+def compact(log: PartitionLog, disk: CrashDisk, **changes: int) -> Round:
+    job = job_for(log, disk, **changes)
+    done = asyncio.run(compact_log(log, job, InlineRecordWork(disk), disk=disk, offload=AtOnce()))
+    log.delete_files(done.replaced)
+    return done
+
+
+def records_of(log: PartitionLog) -> list[Record]:
+    return [record for batch in read_all(log, max_bytes=300) for record in iterate(batch)]
+
+
+def survivors(records: Sequence[Record], sealed_end: int) -> list[Record]:
+    """What is left when everything below `sealed_end` was compacted."""
+    latest = {record.key: record.offset for record in records if record.offset < sealed_end}
+    return [record for record in records if record.offset >= latest.get(record.key, 0)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_consumer_reads_the_last_record_of_each_key_at_its_old_offset(seed: int) -> None:
+    disk = CrashDisk()
+    log = new_log(disk)
+    fill(log, random.Random(seed))
+    before, sealed_end = records_of(log), log.active.base_offset
+    done = compact(log, disk)
+    assert done.result.first_dirty_offset == sealed_end
+    assert done.replaced
+    assert records_of(log) == survivors(before, sealed_end)
+    assert (log.log_start_offset, log.log_end_offset) == (0, before[-1].offset + 1)
+    assert not [name for name in disk.listdir(DIRECTORY) if name.count(".") > 1]
+    check_indexes(log)
+    again = dirtiness_of(log, checkpoint=sealed_end, last_stable_offset=log.log_end_offset, now_ms=NOW_MS)
+    assert not again.is_due(CONFIG)
+    restarted = open_log(disk, DIRECTORY, clean=False, config=CONFIG, recovery_point=log.recovery_point)
+    assert records_of(restarted) == records_of(log)
+
+
+def test_every_offset_of_a_compacted_log_can_be_asked_for() -> None:
+    disk = CrashDisk()
+    log = new_log(disk)
+    fill(log, random.Random(3))
+    compact(log, disk)
+    left = [record.offset for record in records_of(log)]
+    for offset in range(log.log_end_offset):
+        found = log.read(offset, 1 << 20, log.log_end_offset, True)
+        assert found is not None
+        data = found.file.pread(found.length, found.position)
+        following = [record.offset for record in iterate(first_batch(data)) if record.offset >= offset]
+        if following:
+            assert following[0] == min(at for at in left if at >= offset)
+
+
+def first_batch(data: bytes) -> bytes:
+    return data[: 12 + int.from_bytes(data[8:12], "big")]
+
+
+def test_a_producer_goes_on_after_compaction_and_a_restart() -> None:
+    disk = CrashDisk()
+    log = new_log(disk)
+    producer = {"producer_id": 4, "producer_epoch": 1}
+    write(log, (b"a", b"1" * 200), (b"b", b"1" * 200), base_sequence=0, **producer)
+    last = write(log, (b"a", b"2" * 200), (b"b", b"2" * 100), base_sequence=2, **producer)
+    for _ in range(4):
+        write(log, (b"a", b"3" * 100), (b"b", b"3" * 100))
+    log.roll(NOW_MS)
+    log.sync_until(log.log_end_offset)
+    log.mark_flushed(log.log_end_offset)
+    compact(log, disk)
+    for name in disk.listdir(DIRECTORY):
+        if name.endswith(".snapshot"):
+            disk.remove(f"{DIRECTORY}/{name}")
+    restarted = open_log(disk, DIRECTORY, clean=False, config=CONFIG, recovery_point=log.recovery_point)
+    repeated = append(restarted, last)
+    assert repeated.duplicate
+    assert repeated.base_offset == 2
+    with pytest.raises(ApiError):
+        write(restarted, (b"c", b""), base_sequence=7, **producer)
+    write(restarted, (b"c", b""), base_sequence=4, **producer)
+
+
+def test_tombstones_go_after_their_time_and_what_they_deleted_does_not_come_back() -> None:
+    disk = CrashDisk()
+    log = new_log(disk)
+    write(log, (b"a", b"1"), (b"b", b"1"))
+    write(log, (b"a", None))
+    log.roll(NOW_MS)
+    write(log, (b"z", b"1"))
+    log.roll(NOW_MS)
+    compact(log, disk)
+    assert [(record.key, record.value) for record in records_of(log)] == [(b"b", b"1"), (b"a", None), (b"z", b"1")]
+    compact(log, disk, now_ms=NOW_MS + 10)
+    assert [(record.key, record.value) for record in records_of(log)] == [(b"b", b"1"), (b"z", b"1")]
+
+
+class Meddler(InlineRecordWork):
+    """Work during which something else happens to the log."""
+
+    def __init__(self, disk: CrashDisk, meddle: Callable[[], None]) -> None:
+        super().__init__(disk)
+        self._meddle = meddle
+
+    async def compact(
+        self, job: CompactionJob, on_group: Callable[[CleanedGroup], None] | None = None
+    ) -> CompactionResult:
+        result = await super().compact(job, on_group)
+        self._meddle()
+        return result
+
+
+def test_segments_that_retention_took_meanwhile_do_not_come_back() -> None:
+    disk = CrashDisk()
+    log = new_log(disk)
+    fill(log, random.Random(1))
+    job = job_for(log, disk)
+    start = log.segments[2].base_offset
+
+    def delete_records() -> None:
+        log.delete_files(log.delete_records_before(start))
+
+    with pytest.raises(CompactionError, match="changed"):
+        asyncio.run(compact_log(log, job, Meddler(disk, delete_records), disk=disk, offload=AtOnce()))
+    assert log.log_start_offset == start
+    assert records_of(log)[0].offset >= start
+    assert not [name for name in disk.listdir(DIRECTORY) if name.endswith(".swap")]
+    compact(log, disk)
+    assert not [name for name in disk.listdir(DIRECTORY) if name.count(".") > 1]
+
+
+def test_a_round_that_is_cancelled_leaves_the_log_as_it_was() -> None:
+    disk = CrashDisk()
+    log = new_log(disk)
+    fill(log, random.Random(1))
+    before = records_of(log)
+
+    class Endless(InlineRecordWork):
+        async def compact(
+            self, job: CompactionJob, on_group: Callable[[CleanedGroup], None] | None = None
+        ) -> CompactionResult:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    async def cancel() -> None:
+        task = asyncio.ensure_future(compact_log(log, job_for(log, disk), Endless(disk), disk=disk, offload=AtOnce()))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    assert records_of(log) == before
+
+
+@pytest.mark.parametrize("names_in_order", [True, False])
+@pytest.mark.parametrize("seed", range(25))
+def test_a_crash_at_any_moment_of_a_round_loses_no_key(seed: int, names_in_order: bool) -> None:
+    rng = random.Random(seed)
+    disk = MortalDisk()
+    config = TopicConfig(
+        cleanup_compact=True, segment_bytes=rng.choice([300, 500, 2000]), index_interval_bytes=50, retention_ms=-1
+    )
+    log = new_log(disk, config)
+    fill(log, rng)
+    before, sealed_end, recovery_point = records_of(log), log.active.base_offset, log.recovery_point
+    disk.ends_at = disk.operations + rng.randrange(60)
+    with contextlib.suppress(PowerCut):
+        compact(log, disk)
+    after = disk.crash(rng, names_in_order=names_in_order)
+    restarted = open_log(after, DIRECTORY, clean=False, config=config, recovery_point=recovery_point)
+    found = records_of(restarted)
+    assert view_of(found) == view_of(before)
+    assert set(survivors(before, sealed_end)) <= set(found) <= set(before)
+    assert restarted.log_end_offset == log.log_end_offset
+    check_indexes(restarted)
+    if restarted.active.base_offset >= sealed_end:
+        compact(restarted, after)
+        assert view_of(records_of(restarted)) == view_of(before)
+        assert not [name for name in after.listdir(DIRECTORY) if name.count(".") > 1]

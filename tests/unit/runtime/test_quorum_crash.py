@@ -1,0 +1,153 @@
+"""Whatever is answered outlives a loss of power at any moment, and a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.core.controller.commands import CreateTopics, DeleteTopics, NewTopic, TopicReference
+from ottla.model.errors import ApiError
+from ottla.runtime.producer_ids import ProducerIds
+from tests.unit.runtime.forgetful_disk import ForgetfulDisk
+from tests.unit.runtime.metadata import Node
+
+SMALL = {"metadata.log.max.record.bytes.between.snapshots": "3000", "internal.metadata.log.segment.bytes": "8000"}
+
+
+class PowerCut(SystemExit):
+    """Nothing of the node runs on after this: asyncio lets it through from any task."""
+
+
+class History:
+    """What clients were told. What was asked for and not answered may or may not have happened."""
+
+    def __init__(self) -> None:
+        self.created: set[str] = set()
+        self.unsure: set[str] = set()
+        self.producer_ids: list[int] = []
+
+    def check(self, topics: set[str]) -> None:
+        assert self.created - self.unsure <= topics
+        assert topics <= self.created | self.unsure
+
+
+async def life(path: Path, disk: ForgetfulDisk, history: History, rng: random.Random, steps: int) -> None:
+    """One life of a node: it starts, must know all it ever answered, and works until the power goes."""
+    node = Node(path, SMALL, disk)
+    offloads = 0
+
+    def maybe_cut(name: str) -> None:
+        nonlocal offloads
+        offloads += 1
+        if offloads == steps:
+            disk.power_off(str(path))
+        if offloads >= steps:
+            raise PowerCut
+
+    node.offload.gate = maybe_cut
+    await node.quorum.start()
+    history.check(set(node.quorum.image.topics))
+    history.created = set(node.quorum.image.topics)
+    history.unsure.clear()
+    controller = node.controller()
+    epoch = await node.register(controller, clean_start=False)
+    ids = ProducerIds(controller, broker_id=1, broker_epoch=epoch)
+    while True:
+        await asyncio.gather(*(act(controller, ids, history, rng) for _ in range(rng.randint(1, 4))))
+
+
+async def act(controller: object, ids: ProducerIds, history: History, rng: random.Random) -> None:
+    name = f"t{rng.randrange(30)}"
+    history.unsure.add(name)
+    try:
+        if rng.random() < 0.2:
+            history.producer_ids.append(await ids.next())
+        elif rng.random() < 0.7:
+            await controller.submit(CreateTopics([NewTopic(name, rng.randint(1, 5))]))  # type: ignore[attr-defined]
+            history.created.add(name)
+        else:
+            await controller.submit(DeleteTopics([TopicReference(name)]))  # type: ignore[attr-defined]
+            history.created.discard(name)
+    except ApiError:
+        return
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10**9))
+def test_an_answer_outlives_any_loss_of_power(seed: int) -> None:
+    rng = random.Random(seed)
+    path = Path(tempfile.mkdtemp())
+    history, disk = History(), ForgetfulDisk()
+    try:
+        for _ in range(4):
+            try:
+                asyncio.run(life(path, disk, history, rng, rng.randint(1, 40)))
+            except PowerCut:
+                continue
+        assert len(set(history.producer_ids)) == len(history.producer_ids)
+    finally:
+        shutil.rmtree(path)
+
+
+VICTIM = """
+import asyncio, sys
+from pathlib import Path
+from ottla.core.controller.commands import CreateTopics, NewTopic
+from ottla.runtime.producer_ids import ProducerIds
+from tests.unit.runtime.metadata import running
+
+async def main():
+    async with running(Path(sys.argv[1])) as (node, controller):
+        ids = ProducerIds(controller, broker_id=1, broker_epoch=node.quorum.image.brokers[1].epoch)
+        print("known", *sorted(node.quorum.image.topics), flush=True)
+        for i in range(10**9):
+            if i % 300 == 0:
+                name = f"{sys.argv[2]}-{i}"
+                await controller.submit(CreateTopics([NewTopic(name)]))
+                print("created", name, flush=True)
+            print("id", await ids.next(), flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_a_killed_process_has_forgotten_nothing_it_said(tmp_path: Path) -> None:
+    created: set[str] = set()
+    producer_ids: list[int] = []
+    for attempt in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-c", VICTIM, str(tmp_path), f"life{attempt}"],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[3],
+            env={**os.environ, "PYTHONPATH": "."},
+        )
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                kind, *words = line.split()
+                if kind == "known":
+                    assert created <= set(words)
+                elif kind == "created":
+                    created.update(words)
+                else:
+                    producer_ids.append(int(words[0]))
+                if kind == "id" and len(producer_ids) % 1700 == 0:
+                    process.send_signal(signal.SIGKILL)
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+    assert len(producer_ids) >= 3 * 1700
+    assert len(set(producer_ids)) == len(producer_ids)
+    assert len(created) >= 3
