@@ -32,7 +32,7 @@ def main() -> int:
         print(f"Apache Kafka is not measured: {tools.kafka_missing}", file=sys.stderr)
     else:
         systems.insert(0, Kafka(tools))
-    harness = Harness(tools, systems, cache_directory() / f"run-{os.getpid()}", options.quick)
+    harness = Harness(tools, systems, cache_directory() / f"run-{os.getpid()}", options.quick, options.minutes * 60)
     try:
         measure(harness, options.only)
     finally:
@@ -46,6 +46,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one round of shorter loads; says little, soon")
     parser.add_argument("--only", type=sections, default=list(SECTIONS), help=f"some of {','.join(SECTIONS)}")
     parser.add_argument("--ottla", default=OTTLA, help="the program to measure")
+    parser.add_argument("--minutes", type=float, default=60, help="nothing new is begun after so long (%(default)s)")
     parser.add_argument("--page", type=Path, help="where to write; a partial run does not replace docs/benchmarks.md")
     return parser.parse_args()
 

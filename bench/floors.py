@@ -33,14 +33,16 @@ class Floor:
         return self.bound.value.format(f"{self.limit:g}")
 
     def judge(self, results: Results) -> Verdict:
-        """A figure that Ottla owes and does not give fails; without Kafka's there is nothing to compare with."""
+        """A figure that Ottla owes and did not give in every round fails; without Kafka's nothing is compared."""
         measure = results.by_key().get(self.key)
         if measure is None:
             return Verdict.NOT_JUDGED
+        reason = results.missing.get((self.key, "ottla"))
+        if reason is not None and not isinstance(reason, ToolMissing):
+            return Verdict.FAILS
         value = results.median(measure, "ottla")
         if value is None:
-            reason = results.missing.get((self.key, "ottla"))
-            return Verdict.NOT_JUDGED if reason is None or isinstance(reason, ToolMissing) else Verdict.FAILS
+            return Verdict.NOT_JUDGED
         if self.bound is Bound.VALUE_MAX:
             return Verdict.HOLDS if value <= self.limit else Verdict.FAILS
         ratio = results.ratio(measure)
@@ -98,7 +100,7 @@ def broken(results: Results) -> list[str]:
 def sentence(floor: Floor, results: Results) -> str:
     measure = results.by_key()[floor.key]
     value, ratio = results.median(measure, "ottla"), results.ratio(measure)
-    if value is None:
+    if (floor.key, "ottla") in results.missing:
         return f"{measure.title}: not measured ({results.missing[floor.key, 'ottla']}); wanted {floor}"
     beside = f", {number(ratio)} x Kafka" if ratio is not None else ""
     return f"{measure.title}: {number(value)} {measure.unit}{beside}; wanted {floor}"

@@ -18,17 +18,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench import processes, topics
-from bench.errors import NotMeasured
+from bench.errors import NotMeasured, ToolMissing
 from bench.processes import Neighbours
 from bench.results import Measure, Results, Sample, number
 from bench.systems import Broker, System
 from bench.tools import Tools
 
 ROUNDS = 3
-REPEATS_MAX = 20
-REPEATS_PER_SAMPLE_MAX = 2
+REPEATS_MAX = 10
 LOAD_TIMEOUT_S = 120
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def observed(take: Callable[[], Mapping[str, float]]) -> tuple[Mapping[str, float], float]:
+    """Figures, and how much of a core processes that are not ours used meanwhile."""
+    neighbours = Neighbours()
+    figures = take()
+    return figures, neighbours.percent()
 
 
 @dataclass(slots=True)
@@ -40,6 +46,8 @@ class Harness:
     work: Path
     """Where brokers keep their data; goes at the end."""
     quick: bool = False
+    limit_s: float = 3600
+    """After so long nothing new is begun."""
     results: Results = field(default_factory=Results)
     _brokers: dict[str, Broker] = field(default_factory=dict)
     _names: int = 0
@@ -68,6 +76,8 @@ class Harness:
         if any((measure.key, system.name) in self.results.missing for measure in measures):
             return
         try:
+            if time.monotonic() - self._began > self.limit_s:
+                raise ToolMissing("the time of the run was up")
             figures, foreign_percent = self._undisturbed(take)
         except (NotMeasured, OSError) as failure:
             reason = failure if isinstance(failure, NotMeasured) else NotMeasured(str(failure))
@@ -82,16 +92,12 @@ class Harness:
         self.say(f"{system.name}: {measures[0].title}: {shown}{others}")
 
     def _undisturbed(self, take: Callable[[], Mapping[str, float]]) -> tuple[Mapping[str, float], float]:
-        repeats = 0
-        while True:
-            neighbours = Neighbours()
-            figures = take()
-            percent = neighbours.percent()
-            if not Sample(0, percent).disturbed or repeats == min(REPEATS_PER_SAMPLE_MAX, self._repeats_left):
-                self._repeats_left -= repeats
-                return figures, percent
-            repeats += 1
+        figures, percent = observed(take)
+        if Sample(0, percent).disturbed and self._repeats_left:
+            self._repeats_left -= 1
             self.say(f"again: others used {percent:.0f} % of a core")
+            return observed(take)
+        return figures, percent
 
     def fresh_broker(self, system: System) -> Broker:
         """A broker with nothing in it, which the caller stops."""

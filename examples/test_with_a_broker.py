@@ -17,7 +17,8 @@ def publish_order(bootstrap_servers: str, topic: str, order: bytes) -> None:
 def test_an_order_arrives(ottla_server: ottla.Server, ottla_topic: str) -> None:
     publish_order(ottla_server.bootstrap_servers, ottla_topic, b"two coffees")
 
-    consumer = Consumer({"bootstrap.servers": ottla_server.bootstrap_servers, "group.id": "test"})
+    settings = {"bootstrap.servers": ottla_server.bootstrap_servers, "group.id": "test", "enable.auto.commit": False}
+    consumer = Consumer(settings)
     consumer.assign([TopicPartition(ottla_topic, 0, 0)])
     message = consumer.poll(10)
     consumer.close()

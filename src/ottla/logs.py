@@ -14,6 +14,7 @@ tracebacks that nobody here prints, and rich takes longer to load than the broke
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import sys
@@ -40,8 +41,9 @@ LEVELS: Final = {
 }
 DEFAULT_LOGGER: Final = "ottla"
 _LOGGER_WIDTH: Final = 14
-_COLOURS: Final = {"debug": "\x1b[2m", "info": "\x1b[32m", "warning": "\x1b[33m", "error": "\x1b[31m"}
 _DIM: Final = "\x1b[2m"
+_RED: Final = "\x1b[31m"
+_COLOURS: Final = {"debug": _DIM, "info": "\x1b[32m", "warning": "\x1b[33m", "error": _RED, "critical": _RED}
 _PLAIN: Final = "\x1b[0m"
 
 
@@ -86,10 +88,12 @@ def render_json(event: Event) -> str:
     ordered = {key: event.pop(key) for key in ("timestamp", "level", "logger", "event") if key in event}
     ordered.update(event)
     try:
-        return msgspec.json.encode(ordered, enc_hook=str).decode()
+        text = msgspec.json.encode(ordered, enc_hook=str).decode()
     except (TypeError, ValueError):
         # Keys that JSON has not, or half a surrogate pair: rare, and never worth an event.
-        return msgspec.json.encode({str(key): ascii(value) for key, value in ordered.items()}).decode()
+        text = msgspec.json.encode({str(key): ascii(value) for key, value in ordered.items()}).decode()
+    # To some readers U+2028 is the end of a line, to some terminals U+009B an order, and JSON does not escape them.
+    return text if text.isprintable() else "".join([c if c.isprintable() else json.dumps(c)[1:-1] for c in text])
 
 
 def console_renderer(*, colours: bool) -> Render:

@@ -46,6 +46,12 @@ def test_a_figure_that_ottla_owes_fails_and_says_why() -> None:
     assert broken(results) == ["Java, 1 kB, acks=1: not measured (it did not start); wanted at least 1.15 x Kafka"]
 
 
+def test_a_broker_that_fails_in_one_round_does_not_pass_by_the_others() -> None:
+    results = measured(kafka=100, ottla=200)
+    results.miss(RATE, "ottla", NotMeasured("connection reset"))
+    assert [verdict for _floor, verdict in judged(results)] == [Verdict.FAILS]
+
+
 def test_a_figure_that_the_machine_cannot_take_is_not_judged() -> None:
     results = Results()
     results.miss(RATE, "ottla", ToolMissing("no go on the path"))

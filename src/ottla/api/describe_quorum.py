@@ -18,7 +18,7 @@ from ottla.wire.messages.describe_quorum import (
 
 if TYPE_CHECKING:
     from ottla.api.context import RequestContext
-    from ottla.runtime.quorum import ReplicaState as Replica
+    from ottla.runtime.quorum import QuorumReplica as Replica
 
 DIRECTORIES_SINCE = 2
 
@@ -65,8 +65,8 @@ def _replica(replica: Replica, *, with_directory: bool) -> ReplicaState:
         replica_id=replica.replica_id,
         replica_directory_id=replica.directory_id if with_directory else ZERO_UUID,
         log_end_offset=replica.log_end_offset,
-        last_fetch_timestamp=replica.last_fetch_timestamp,
-        last_caught_up_timestamp=replica.last_caught_up_timestamp,
+        last_fetch_timestamp=replica.last_fetch_timestamp_ms,
+        last_caught_up_timestamp=replica.last_caught_up_timestamp_ms,
     )
 
 

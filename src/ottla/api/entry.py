@@ -1,4 +1,4 @@
-"""What the table of APIs is made of: one `Api` says all that the rest of the broker must know about one request type."""
+"""What the table of APIs is made of: an `Api` says all that the rest of the broker must know about one request type."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def _open_segments(
         segment.sealed = segment.synced = base_offset != base_offsets[-1]
         if not _has_indexes(segment, present):
             # A crash between the creation of the files, or somebody removed them. Bad batches are found below.
-            segment.rebuild(check_crc=False)
+            segment.rebuild(check_crc=False, sync=segment.sealed)
             segment.size = size
         segments.append(segment)
     for kind in names.INDEX_KINDS:
@@ -235,7 +235,7 @@ class _Recovery:
         return False
 
     def _cut(self, segment: Segment) -> None:
-        """Take away what is not good, for good: the recovery point may pass this place before the file is synced again."""
+        """Take away what is not good, and sync it: the recovery point may pass this place before another sync does."""
         segment.cut_back()
         segment.log.get().sync()
 
@@ -274,7 +274,9 @@ class _Recovery:
         except (CorruptIndexError, TornBatchError):
             complete = False
         if not complete:
-            next_offset, torn = segment.rebuild(check_crc=False)
+            # Synced before they replace the old ones, which may well be on the medium: the next crash may come at once,
+            # and with another recovery point nobody will look here again.
+            next_offset, torn = segment.rebuild(check_crc=False, sync=True)
             if torn is not None:
                 # Nothing follows in this segment: these are the remains of a write that failed, or was cut off before.
                 if next_offset < self._log.log_end_offset:

@@ -302,17 +302,19 @@ class Segment:
         return self.indexes.load_tail(self.log.get(), self.size)
 
     def rebuild(
-        self, *, check_crc: bool, on_batch: Callable[[BatchHeader], None] | None = None
+        self, *, check_crc: bool, sync: bool = False, on_batch: Callable[[BatchHeader], None] | None = None
     ) -> tuple[int, TornBatchError | None]:
         """Walk all batches and make the indexes anew; returns the offset after the good ones and why there are no more.
 
         For recovery, when nobody else looks. `size` is set to what is good; the file of batches is not touched. The new
-        indexes replace the old ones when they are complete.
+        indexes replace the old ones when they are complete; with `sync`, when they are on the medium.
         """
         indexes = self._new_indexes(self.suffix + REBUILDING)
         indexes.create()
         good, next_offset, torn = indexes.scan(self.log.get(), self.size, check_crc=check_crc, on_batch=on_batch)
         indexes.write()
+        if sync:
+            indexes.sync()
         if self._indexes is not None:
             self._indexes.forget()
         indexes.rename(self.directory, self.suffix)
@@ -349,9 +351,7 @@ class Segment:
     def sync(self) -> None:
         """Bring all files of a sealed segment to the medium. Blocks; any thread."""
         self.log.get().sync()
-        indexes = self._indexes or self._new_indexes(self.suffix)
-        indexes.offsets.handle.get().sync()
-        indexes.times.handle.get().sync()
+        (self._indexes or self._new_indexes(self.suffix)).sync()
         self.synced = True
 
     def remove_files(self) -> None:

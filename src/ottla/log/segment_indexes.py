@@ -143,6 +143,11 @@ class SegmentIndexes:
             return good, next_offset, torn
         return good, next_offset, None
 
+    def sync(self) -> None:
+        """Bring both files to the medium. Blocks; any thread."""
+        self.offsets.handle.get().sync()
+        self.times.handle.get().sync()
+
     def rename(self, directory: str, suffix: str) -> None:
         """Give both files the names of another place or state; files that are missing stay missing."""
         for kind, index in ((names.OFFSET_INDEX, self.offsets), (names.TIME_INDEX, self.times)):

@@ -80,9 +80,10 @@ def load_metadata_log(
             "safe on disk"
         )
     epoch, replayed_bytes = _replay_log(log, snapshot, builder)
-    # What a crash left whole counts from now on, so it must not get lost in the next one.
-    log.sync_until(log.log_end_offset)
-    log.mark_flushed(log.log_end_offset)
+    if log.recovery_point < log.log_end_offset:
+        # What a crash left whole counts from now on, so it must not get lost in the next one.
+        log.sync_until(log.log_end_offset)
+        log.mark_flushed(log.log_end_offset)
     image, _ = builder.build(offset=log.log_end_offset - 1, epoch=epoch)
     return MetadataLog(log, image, max(epoch, state.leader_epoch), replayed_bytes)
 

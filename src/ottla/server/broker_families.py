@@ -70,8 +70,23 @@ def replica_families(counts: ClusterCounts) -> Iterator[str]:
         ("underminisrpartitioncount", "Of these, with too few in sync for acks=all.", counts.under_min_isr),
         ("atminisrpartitioncount", "Of these, with no more in sync than acks=all needs.", counts.at_min_isr),
         ("reassigningpartitions", "Of these, with replicas that come or go.", counts.reassigning),
+        ("offlinereplicacount", "Replicas in log directories that are offline.", counts.offline_replicas),
     ):
         yield _gauge(f"kafka_server_replicamanager_{name}", help_text).alone(value)
+
+
+OFFLINE_DIRECTORIES: Final = _gauge(
+    "kafka_log_logmanager_offlinelogdirectorycount", "Log directories that could not be opened, or have failed."
+)
+DIRECTORY_OFFLINE: Final = _gauge("kafka_log_logmanager_logdirectoryoffline", "1 if this log directory is offline.")
+
+
+def directory_families(services: Services) -> Iterator[str]:
+    directories = services.log_directories
+    states = [(directory.path, not directory.online) for directory in directories.online]
+    states += [(path, True) for path in directories.unopened]
+    yield OFFLINE_DIRECTORIES.alone(sum(is_offline for _, is_offline in states))
+    yield DIRECTORY_OFFLINE.samples(((("logDirectory", path),), is_offline) for path, is_offline in states)
 
 
 RAFT_STATE: Final = Family("kafka_server_raftmetrics_current_state", "untyped", "Part of this node in the quorum.")

@@ -1,16 +1,18 @@
 """One client: frames in, answers out in the order of the requests.
 
-Theory of operation. The loop calls `_readable`. Bytes go into the loop's receive buffer, complete frames are dispatched
-where they lie, and what is left is kept (see `receive`). An answer that is ready while nothing older is owed is sent at once;
-else it waits in `_owed` behind the older ones. What the socket does not take waits in `_output`. While further frames lie in
-the buffer, answers are only queued (`_corked`), and leave together when the last one is handled.
+Theory of operation. The loop calls `_readable`. Bytes go into the loop's receive buffer, complete frames are
+dispatched where they lie, and what is left is kept (see `receive`). An answer that is ready while nothing older is
+owed is sent at once; else it waits in `_owed` behind the older ones. What the socket does not take waits in
+`_output`. While further frames lie in the buffer, answers are only queued (`_corked`), and leave together when the
+last one is handled.
 
-A turn is short: one receive, a bounded number of frames, a bounded number of bytes out. A client that is owed too much is no
-longer read until it has taken half of that; frames of its that were received already are kept as bytes (`_kept`).
+A turn is short: one receive, a bounded number of frames, a bounded number of bytes out. A client that is owed too
+much is no longer read until it has taken half of that; frames of its that were received already are kept as bytes
+(`_kept`).
 
-Two ways to the end. `_fail` and `refuse` may be called from anywhere, also from inside somebody else's request whose answer
-to this client failed; so they only mark the connection, and `close` runs as a callback of its own. `drain` lets a connection
-finish what it owes.
+Two ways to the end. `_fail` and `refuse` may be called from anywhere, also from inside somebody else's request whose
+answer to this client failed; so they only mark the connection, and `close` runs as a callback of its own. `drain`
+lets a connection finish what it owes.
 
 What an editor must keep true:
 - Nothing but the loop calls `_readable`: the receive buffer may be in use by another connection.
@@ -435,7 +437,8 @@ class Connection:
     def _broken(self, error: Exception) -> None:
         """Something failed on our side: the log says what, and the client has to come again."""
         expected = isinstance(error, OSError | OttlaError)
-        log.error("connection failed", peer=self.host, listener=self.listener, reason=str(error), exc_info=None if expected else error)
+        unexpected = None if expected else error
+        log.error("connection failed", peer=self.host, listener=self.listener, reason=str(error), exc_info=unexpected)
         self._fail()
 
     def _finish(self) -> None:

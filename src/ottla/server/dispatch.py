@@ -1,12 +1,14 @@
 """From a frame to its answer: header, table, handler, and what becomes of a failure.
 
-Theory of operation. A hot API gets the frame where it lies and returns the finished answer. Every other request is decoded,
-handled and encoded here. Where the handler is a coroutine, the frame is long or the answer is large, that happens in a task,
-and the connection gets a `Deferred` meanwhile. A task goes on when its client leaves: what it decided must still be finished.
+Theory of operation. A hot API gets the frame where it lies and returns the finished answer. Every other request is
+decoded, handled and encoded here. Where the handler is a coroutine, the frame is long or the answer is large, that
+happens in a task, and the connection gets a `Deferred` meanwhile. A task goes on when its client leaves: what it
+decided must still be finished.
 
-Failures. An `ApiError` is answered by the API's own error answer, anything unexpected likewise with UNKNOWN_SERVER_ERROR
-and a traceback in the log. Where an API has no error answer, or the bytes are no message, the connection is closed: a client
-that got no answer knows that much, while a wrong answer misleads it. Nothing is raised to the connection.
+Failures. An `ApiError` is answered by the API's own error answer, anything unexpected likewise with
+UNKNOWN_SERVER_ERROR and a traceback in the log. Where an API has no error answer, or the bytes are no message, the
+connection is closed: a client that got no answer knows that much, while a wrong answer misleads it. Nothing is raised
+to the connection.
 """
 
 from __future__ import annotations
@@ -78,7 +80,10 @@ class Dispatcher:
             if hot is None:
                 return self._serve(api, context, frame, position, peer)
             try:
-                return hot(context, frame, position)
+                answer = hot(context, frame, position)
+                if answer is None or isinstance(answer, list | Deferred):
+                    return answer
+                return self._later(self._finish_hot(api, context, answer, peer))
             except Exception as error:
                 # A hot handler answers what it can answer, so nothing is left to say but goodbye.
                 return self._close_over(api, context, error, peer)
@@ -94,7 +99,7 @@ class Dispatcher:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _unsupported(self, api: Api | None, header: RequestHeader, peer: Peer) -> Chunks | None:
-        """A client may ask ApiVersions in any version and is told which ones there are; all else is beyond answering."""
+        """A client may ask ApiVersions in any version and is told which there are; all else is beyond answering."""
         self._metrics.requests_unsupported += 1
         if api is not None and api.key == API_VERSIONS_KEY:
             versions = ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
@@ -215,7 +220,7 @@ def _request_type(api: Api) -> type[Message]:
 
 
 def has_many_items(message: Message, items_max: int = RECORDS_ANSWER_ITEMS_INLINE_MAX) -> bool:
-    """Whether the lists of a message, and the lists inside them, hold more than this; gives up counting when they do."""
+    """Whether the lists of a message, and the lists inside them, hold more than this; stops counting when they do."""
     return _count_items(message, items_max) > items_max
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from ottla import __version__
 from ottla.server import broker_families as broker
 from ottla.server.metric_text import Family
 from ottla.server.partition_families import ClusterCounts, partition_families
@@ -41,7 +42,7 @@ BUILD_INFO: Final = Family("ottla_build_info", "gauge", "The version that runs, 
 class Exposition:
     """Makes the pages of one broker. `listeners` may be a list that grows later."""
 
-    __slots__ = ("_api_names", "_is_ready", "_listeners", "_services", "_traffic", "_version", "_watch")
+    __slots__ = ("_api_names", "_is_ready", "_listeners", "_services", "_traffic", "_watch")
 
     def __init__(
         self,
@@ -49,14 +50,12 @@ class Exposition:
         watch: LoopWatch,
         is_ready: Callable[[], bool],
         *,
-        version: str,
         apis: Iterable[Api],
         listeners: Sequence[Listener],
     ) -> None:
         self._services = services
         self._watch = watch
         self._is_ready = is_ready
-        self._version = version
         self._api_names = {api.key: api.name for api in apis}
         self._listeners = listeners
         self._traffic = TopicTraffic()
@@ -78,10 +77,11 @@ class Exposition:
         yield from counts.count(services)
         yield from broker.cluster_families(services, counts, is_controller=is_controller)
         yield from broker.replica_families(counts)
+        yield from broker.directory_families(services)
         yield from self._traffic.families(services)
         yield from partition_families(services, is_controller=is_controller)
 
     def _build_info(self) -> str:
         services = self._services
-        labels = (("version", self._version), ("cluster_id", services.cluster_id), ("node_id", str(services.node_id)))
+        labels = (("version", __version__), ("cluster_id", services.cluster_id), ("node_id", str(services.node_id)))
         return BUILD_INFO.samples([(labels, 1)])

@@ -1,8 +1,8 @@
 """Closes connections on which nothing has happened for too long, with one timer for all of them.
 
-A wheel of buckets turns by one at each tick. A connection sits in the bucket of the tick at which it would expire if nothing
-happened, and notes the tick at each sign of life. When its bucket comes up it is closed, or moved to where its last sign of
-life says. So each connection is looked at about once per idle time, however busy it is.
+A wheel of buckets turns by one at each tick. A connection sits in the bucket of the tick at which it would expire if
+nothing happened, and notes the tick at each sign of life. When its bucket comes up it is closed, or moved to where
+its last sign of life says. So each connection is looked at about once per idle time, however busy it is.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class IdleWheel:
     def __init__(self, loop: asyncio.AbstractEventLoop, idle_ms_max: int) -> None:
         """A negative idle time means that nothing ever expires."""
         self._loop = loop
-        self._tick_seconds = max(idle_ms_max / 1000 / TICKS_PER_IDLE_TIME, TICK_SECONDS_MIN) if idle_ms_max >= 0 else 0.0
+        self._tick_seconds = 0.0
+        if idle_ms_max >= 0:
+            self._tick_seconds = max(idle_ms_max / 1000 / TICKS_PER_IDLE_TIME, TICK_SECONDS_MIN)
         self._buckets: list[set[Idler]] = [set() for _ in range(TICKS_PER_IDLE_TIME + 2)]
         self._timer: asyncio.TimerHandle | None = None
         self.tick = 0

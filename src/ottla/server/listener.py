@@ -168,7 +168,8 @@ class Listener:
     def _wait_for_room(self) -> None:
         """As many connections as may be: new ones wait in the system's queue until one goes."""
         self._stop_accepting()
-        self._share.refusals.note("*", self.name, f"{self._share.open_count} connections are open, no more are accepted")
+        reason = f"{self._share.open_count} connections are open, which is as many as may be: further ones wait"
+        self._share.refusals.note("any", self.name, reason, "connections wait")
         self._share.wait_for_room(self._accept_again)
 
     def _accept_failed(self, error: OSError) -> None:

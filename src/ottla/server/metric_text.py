@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+LINES_PER_PIECE: Final = 200
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -27,6 +30,12 @@ class Family(NamedTuple):
         """The whole family where there are a few samples."""
         lines = [f"{self.name}{{{label_text(labels)}}} {number(value)}\n" for labels, value in samples]
         return self.header() + "".join(lines)
+
+
+def joined(lines: Iterator[str]) -> Iterator[str]:
+    """Lines in pieces that take a moment each."""
+    while piece := "".join(islice(lines, LINES_PER_PIECE)):
+        yield piece
 
 
 def label_text(labels: Labels) -> str:

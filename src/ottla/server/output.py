@@ -1,9 +1,10 @@
 """What a client is still to be sent: bytes and slices of files, in order.
 
-Theory of operation. `flush` sends until everything is gone, the socket is full, its share of the loop is used up, or the
-disk would have to be waited for; it says which. Short pieces are gathered in one staging buffer of the loop and leave in one
-call, since a system call costs more than a copy up to some 64 kB; long slices go by sendfile. Before a slice is touched the
-platform is asked whether it is in memory. If not, `cold` says which range a thread should read first.
+Theory of operation. `flush` sends until everything is gone, the socket is full, its share of the loop is used up, or
+the disk would have to be waited for; it says which. Short pieces are gathered in one staging buffer of the loop and
+leave in one call, since a system call costs more than a copy up to some 64 kB; long slices go by sendfile. Before a
+slice is touched the platform is asked whether it is in memory. If not, `cold` says which range a thread should read
+first.
 
 What an editor must keep true:
 - The queue moves on only by what the socket took. Gathering may be repeated at will.

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ottla.model.errors import ApiError
-from ottla.server.metric_text import Family, escaped
+from ottla.model.ids import TopicPartition
+from ottla.server.metric_text import LINES_PER_PIECE, Family, escaped, joined
 
 if TYPE_CHECKING:
     from ottla.api.context import Services
     from ottla.core.controller.image import PartitionImage
     from ottla.log.partition_log import PartitionLog
     from ottla.runtime.partition import Partition
-
-PARTITIONS_PER_PIECE_MAX: Final = 500
 
 FromImage: TypeAlias = "Callable[[PartitionImage, int], int | None]"
 """Takes a partition and how many replicas must be in sync; None where there is no sample."""
@@ -85,49 +84,63 @@ FROM_LOG: Final[tuple[tuple[Family, FromLog], ...]] = (
 )
 
 
+class TopicRows(NamedTuple):
+    """Some partitions of a topic that this broker reports, by index, and how their labels begin."""
+
+    labels: str
+    min_isr: int
+    partitions: list[tuple[int, PartitionImage]]
+
+
 def partition_families(services: Services, *, is_controller: bool) -> Iterator[str]:
     """Pieces of the page; an empty one only gives the loop a chance to turn."""
     if is_controller:
         yield TOPIC_PARTITIONS.header()
-        for topic in services.image.topics.values():
-            yield f'{TOPIC_PARTITIONS.name}{{topic="{escaped(topic.name)}"}} {len(topic.partitions)}\n'
+        yield from joined(
+            f'{TOPIC_PARTITIONS.name}{{topic="{escaped(topic.name)}"}} {len(topic.partitions)}\n'
+            for topic in services.image.topics.values()
+        )
+    topics: list[TopicRows] = []
+    for rows in _reported(services, is_controller=is_controller):
+        topics.append(rows)
+        yield ""
     for family, value_of in FROM_IMAGE:
         yield family.header()
-        yield from _from_image(services, family, value_of, is_controller=is_controller)
+        yield from joined(_from_image(topics, family.name, value_of))
     for family, value_of_log in FROM_LOG:
         yield family.header()
-        yield from _from_log(services, family, value_of_log)
+        yield from joined(_from_log(services, family.name, value_of_log))
 
 
-def _from_image(services: Services, family: Family, value_of: FromImage, *, is_controller: bool) -> Iterator[str]:
+def _reported(services: Services, *, is_controller: bool) -> Iterator[TopicRows]:
+    """Partitions that this broker leads, and at the controller those that nobody leads."""
     node_id = services.node_id
     for topic in services.image.topics.values():
-        head = f'{family.name}{{topic="{escaped(topic.name)}",partition="'
         min_isr = min_insync_replicas(services, topic.name)
-        for start in range(0, len(topic.partitions), PARTITIONS_PER_PIECE_MAX):
-            piece = topic.partitions[start : start + PARTITIONS_PER_PIECE_MAX]
-            yield "".join(
-                [
-                    f'{head}{index}"}} {value:d}\n'
-                    for index, partition in enumerate(piece, start)
-                    if (partition.leader == node_id or (is_controller and partition.leader < 0))
-                    and (value := value_of(partition, min_isr)) is not None
-                ]
-            )
+        for start in range(0, len(topic.partitions), LINES_PER_PIECE):
+            found = [
+                (index, partition)
+                for index, partition in enumerate(topic.partitions[start : start + LINES_PER_PIECE], start)
+                if partition.leader == node_id or (is_controller and partition.leader < 0)
+            ]
+            yield TopicRows(f'{{topic="{escaped(topic.name)}",partition="', min_isr, found)
 
 
-def _from_log(services: Services, family: Family, value_of: FromLog) -> Iterator[str]:
+def _from_image(topics: list[TopicRows], name: str, value_of: FromImage) -> Iterator[str]:
+    for labels, min_isr, partitions in topics:
+        head = name + labels
+        for index, partition in partitions:
+            value = value_of(partition, min_isr)
+            if value is not None:
+                yield f'{head}{index}"}} {value:d}\n'
+
+
+def _from_log(services: Services, name: str, value_of: FromLog) -> Iterator[str]:
     for topic in services.partitions.topics:
-        head = f'{family.name}{{topic="{escaped(topic.name)}",partition="'
-        for start in range(0, len(topic.partitions), PARTITIONS_PER_PIECE_MAX):
-            piece = topic.partitions[start : start + PARTITIONS_PER_PIECE_MAX]
-            yield "".join(
-                [
-                    f'{head}{partition.index}"}} {value_of(partition, partition.log_or_none)}\n'
-                    for partition in piece
-                    if partition is not None and partition.log_or_none is not None
-                ]
-            )
+        head = f'{name}{{topic="{escaped(topic.name)}",partition="'
+        for partition in topic.partitions:
+            if partition is not None and (log := partition.log_or_none) is not None:
+                yield f'{head}{partition.index}"}} {value_of(partition, log)}\n'
 
 
 def min_insync_replicas(services: Services, topic: str) -> int:
@@ -147,6 +160,7 @@ class ClusterCounts:
         "led",
         "not_preferred",
         "offline",
+        "offline_replicas",
         "partitions",
         "reassigning",
         "under_min_isr",
@@ -163,15 +177,20 @@ class ClusterCounts:
         self.under_min_isr = 0
         self.at_min_isr = 0
         self.reassigning = 0
+        self.offline_replicas = 0
 
     def count(self, services: Services) -> Iterator[str]:
         """Count, with a break after each piece."""
-        node_id = services.node_id
+        node_id, directories = services.node_id, services.log_directories
+        has_failures = not all(directory.online for directory in directories.online)
         for topic in services.image.topics.values():
             min_isr = min_insync_replicas(services, topic.name)
-            for start in range(0, len(topic.partitions), PARTITIONS_PER_PIECE_MAX):
-                for partition in topic.partitions[start : start + PARTITIONS_PER_PIECE_MAX]:
+            for start in range(0, len(topic.partitions), LINES_PER_PIECE):
+                for index, partition in enumerate(topic.partitions[start : start + LINES_PER_PIECE], start):
                     self._add(partition, node_id, min_isr)
+                    if has_failures:
+                        found = directories.directory_of(TopicPartition(topic.name, index))
+                        self.offline_replicas += found is not None and not found.online
                 yield ""
 
     def _add(self, partition: PartitionImage, node_id: int, min_isr: int) -> None:

@@ -1,11 +1,11 @@
 """What only Linux has, and what serves instead elsewhere.
 
-Linux sends a file to a socket without a copy, holds a packet back for what follows it, and can say whether a read would
-wait for the disk. `PortablePlatform` does without all three. `OTTLA_PORTABLE=1` chooses it on Linux too, so that one
-machine can test both.
+Linux sends a file to a socket without a copy, holds a packet back for what follows it, and can say whether a read
+would wait for the disk. `PortablePlatform` does without all three. `OTTLA_PORTABLE=1` chooses it on Linux too, so
+that one machine can test both.
 
-A file system that does not support the question (RWF_NOWAIT) is answered for as if everything were in memory: there a cold
-read does hold up the loop.
+A file system that does not support the question (RWF_NOWAIT) is answered for as if everything were in memory: there a
+cold read does hold up the loop.
 """
 
 from __future__ import annotations

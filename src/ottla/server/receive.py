@@ -1,12 +1,12 @@
 """Memory that requests are received into.
 
-Theory of operation. One buffer belongs to the loop. A connection receives into it, its frames are handled in place, and
-only what is left of an incomplete frame is kept: a short rest as exact bytes, which go back to the front of the shared
-buffer at the next turn; a long one as a `LargeFrame`, which the socket then fills directly.
+Theory of operation. One buffer belongs to the loop. A connection receives into it, its frames are handled in place,
+and only what is left of an incomplete frame is kept: a short rest as exact bytes, which go back to the front of the
+shared buffer at the next turn; a long one as a `LargeFrame`, which the socket then fills directly.
 
-A `LargeFrame` grows with what has really arrived. A client that announces 100 MB and sends nothing costs nothing; one that
-sends 1 MB costs 2 MB at most. Buffers of finished large frames are kept for the next ones, since the page faults of fresh
-memory cost more than the copy does.
+A `LargeFrame` grows with what has really arrived. A client that announces 100 MB and sends nothing costs nothing; one
+that sends 1 MB costs 2 MB at most. Buffers of finished large frames are kept for the next ones, since the page faults
+of fresh memory cost more than the copy does.
 
 What an editor must keep true:
 - Bytes in the shared buffer are valid until the loop runs the next callback, never longer.

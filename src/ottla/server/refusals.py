@@ -1,4 +1,4 @@
-"""Log lines about connections that were closed because of what the client did: one per peer and while, not one per try."""
+"""Log lines about connections that were closed because of what the client did: one per peer and while, not per try."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ QUIET_SECONDS: Final = 10.0
 """After a line about a peer, further ones are only counted for this long."""
 PEERS_REMEMBERED_MAX: Final = 1024
 
-HTTP_METHODS: Final = frozenset({b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"TRAC", b"PRI "})
+HTTP_METHODS: Final = frozenset({b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"PRI "})
 
 log = structlog.get_logger("ottla.server")
 
@@ -36,7 +36,7 @@ class Refusals:
         self._now = now
         self._peers: dict[str, tuple[float, int]] = {}
 
-    def note(self, host: str, listener: str, reason: str) -> None:
+    def note(self, host: str, listener: str, reason: str, event: str = "connection closed") -> None:
         now = self._now()
         quiet_until, left_out = self._peers.pop(host, (0.0, 0))
         if now < quiet_until:
@@ -46,6 +46,6 @@ class Refusals:
             del self._peers[next(iter(self._peers))]
         self._peers[host] = (now + QUIET_SECONDS, 0)
         if left_out:
-            log.warning("connection closed", reason=reason, peer=host, listener=listener, left_out=left_out)
+            log.warning(event, reason=reason, peer=host, listener=listener, left_out=left_out)
         else:
-            log.warning("connection closed", reason=reason, peer=host, listener=listener)
+            log.warning(event, reason=reason, peer=host, listener=listener)

@@ -7,13 +7,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from ottla.server.metric_text import Family, escaped
+from ottla.server.metric_text import Family, escaped, joined
 
 if TYPE_CHECKING:
     from ottla.api.context import Services
     from ottla.runtime.partition import TopicCounters
-
-TOPICS_PER_PIECE_MAX: Final = 500
 
 
 def _counter(name: str, help_text: str) -> Family:
@@ -47,7 +45,7 @@ class TopicTraffic:
         yield ""
         for family, field in PER_TOPIC:
             yield family.header()
-            yield from self._rows(family.name, field)
+            yield from joined(self._lines(family.name, field))
         yield FAILED_PRODUCE.alone(services.metrics.produce_errors)
         yield BYTES_REJECTED.alone(services.metrics.bytes_rejected)
 
@@ -59,13 +57,10 @@ class TopicTraffic:
             self._gone[field] += sum(map(attrgetter(field), gone))
         self._known = found
 
-    def _rows(self, name: str, field: str) -> Iterator[str]:
-        value_of, known, total = attrgetter(field), list(self._known.values()), self._gone[field]
-        for start in range(0, len(known), TOPICS_PER_PIECE_MAX):
-            rows = []
-            for topic, counters in known[start : start + TOPICS_PER_PIECE_MAX]:
-                value = value_of(counters)
-                total += value
-                rows.append(f'{name}{{topic="{escaped(topic)}"}} {value}\n')
-            yield "".join(rows)
+    def _lines(self, name: str, field: str) -> Iterator[str]:
+        value_of, total = attrgetter(field), self._gone[field]
+        for topic, counters in list(self._known.values()):
+            value = value_of(counters)
+            total += value
+            yield f'{name}{{topic="{escaped(topic)}"}} {value}\n'
         yield f"{name} {total}\n"

@@ -113,6 +113,13 @@ def test_a_batch_is_given_up_when_its_time_is_over() -> None:
         assert error.code is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
+def test_a_broker_in_trouble_is_not_hammered() -> None:
+    with ScriptedBroker() as broker:
+        broker.produces(*[ErrorCode.NOT_ENOUGH_REPLICAS] * 1000)
+        Sending(broker, delivery_timeout_ms=200).send(b"a")
+        assert 2 <= broker.served.count(PRODUCE) <= 30
+
+
 def test_partitions_do_not_wait_for_each_other() -> None:
     with ScriptedBroker(partitions=2) as broker:
         stored = broker.produces()

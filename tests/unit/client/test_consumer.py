@@ -106,6 +106,16 @@ def test_a_seek_throws_away_what_was_fetched_before(cluster: Cluster, filled: To
     assert take(consumer, 3) == [7, 8, 9]
 
 
+def test_an_answer_that_was_under_way_during_a_seek_is_not_taken_for_the_new_position(
+    cluster: Cluster, filled: TopicPartition
+) -> None:
+    consumer = Consumer(cluster)
+    consumer.assign({filled: 60})
+    consumer.poll(0)
+    consumer.seek(filled, 7)
+    assert take(consumer, 3) == [7, 8, 9]
+
+
 def test_a_dropped_partition_gives_no_more_records(cluster: Cluster, filled: TopicPartition) -> None:
     consumer = Consumer(cluster)
     consumer.assign({filled: EARLIEST})

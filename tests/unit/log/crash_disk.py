@@ -1,8 +1,7 @@
 """A disk in memory that knows what a crash may take: a durable image, and everything that was not synced since.
 
-A crash keeps any part of it that a real disk could: sectors of unsynced writes in any combination, where a sector that
-did not arrive below the end of the file reads as zeros; names of files in the order in which they changed, up to any
-point, or in no order at all.
+A crash keeps any part of it that a real disk could: each sector as it was at any moment since the sync, so that one that
+never arrived reads as zeros; names of files in the order in which they changed, up to any point, or in no order at all.
 """
 
 from __future__ import annotations
@@ -25,19 +24,24 @@ class Inode:
         self.pending: list[tuple[int, bytes] | int] = []
 
     def after_crash(self, rng: random.Random) -> bytes:
+        """Each sector as it was at some moment since the last sync, and the size as it was at some moment."""
+        size_at = rng.randint(0, len(self.pending))
         image = bytearray(self.durable)
+        versions = [bytes(image)]
         for change in self.pending:
             if isinstance(change, int):
-                if rng.random() < 0.5:
-                    _resize(image, change)
-                continue
-            position, data = change
-            for at in range(position - position % SECTOR, position + len(data), SECTOR):
-                if rng.random() < 0.7:
-                    first, last = max(at, position), min(at + SECTOR, position + len(data))
-                    _resize(image, max(len(image), last))
-                    image[first:last] = data[first - position : last - position]
-        return bytes(image)
+                _resize(image, change)
+            else:
+                position, data = change
+                _resize(image, max(len(image), position + len(data)))
+                image[position : position + len(data)] = data
+            versions.append(bytes(image))
+        kept = bytearray(len(versions[size_at]))
+        for at in range(0, len(kept), SECTOR):
+            version = versions[rng.randint(0, len(self.pending))]
+            sector = version[at : min(at + SECTOR, len(kept))]
+            kept[at : at + len(sector)] = sector
+        return bytes(kept)
 
 
 def _resize(image: bytearray, size: int) -> None:

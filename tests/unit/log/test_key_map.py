@@ -101,3 +101,14 @@ def test_a_map_that_grows_finds_what_it_had_before() -> None:
         key_map.put(probes.columns, first, first + 1000)
     assert key_map.count == len(entries)
     assert probes.find_in(key_map) == list(range(20_000))
+
+
+def test_keys_of_one_hash_that_differ_in_any_one_byte_stay_apart() -> None:
+    for length in (1, 3, 4, 7, 8, 9, 15, 16, 17, 24, 40):
+        entries: list[tuple[bytes | None, int]] = [(bytes(length), length)]
+        for position in range(length):
+            entries.append((bytes(position) + b"x" + bytes(length - position - 1), position))
+        probes = Probes(entries, hashes=[5 << 32] * len(entries))
+        key_map = KeyMap(1 << 20, SEED)
+        assert probes.put_into(key_map)
+        assert probes.find_in(key_map) == [offset for _, offset in entries]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 import pytest
@@ -220,12 +221,17 @@ class Meddler(InlineRecordWork):
         return result
 
 
-def test_segments_that_retention_took_meanwhile_do_not_come_back() -> None:
+@pytest.mark.parametrize("gone", [1, 2, 3])
+@pytest.mark.parametrize("group_bytes", [500, 1200, 100_000])
+def test_segments_that_retention_took_meanwhile_do_not_come_back(gone: int, group_bytes: int) -> None:
+    """Not even if only some of those that became one new segment are gone."""
     disk = CrashDisk()
     log = new_log(disk)
     fill(log, random.Random(1))
+    log.config = replace(CONFIG, segment_bytes=group_bytes)
     job = job_for(log, disk)
-    start = log.segments[2].base_offset
+    start, left = log.segments[gone].base_offset, log.segments[gone:]
+    before = [record for record in records_of(log) if record.offset >= start]
 
     def delete_records() -> None:
         log.delete_files(log.delete_records_before(start))
@@ -233,10 +239,12 @@ def test_segments_that_retention_took_meanwhile_do_not_come_back() -> None:
     with pytest.raises(CompactionError, match="changed"):
         asyncio.run(compact_log(log, job, Meddler(disk, delete_records), disk=disk, offload=AtOnce()))
     assert log.log_start_offset == start
-    assert records_of(log)[0].offset >= start
+    assert log.segments == left
+    assert records_of(log) == before
     assert not [name for name in disk.listdir(DIRECTORY) if name.endswith(".swap")]
     compact(log, disk)
     assert not [name for name in disk.listdir(DIRECTORY) if name.count(".") > 1]
+    assert view_of(records_of(log)) == view_of(before)
 
 
 def test_a_round_that_is_cancelled_leaves_the_log_as_it_was() -> None:

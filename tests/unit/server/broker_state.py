@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from types import SimpleNamespace
 from typing import cast
 from uuid import UUID, uuid5
@@ -9,7 +10,9 @@ from uuid import UUID, uuid5
 from ottla.api.context import Services
 from ottla.core.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from ottla.core.controller.records import BrokerEndpoint
+from ottla.log.partition_log import PartitionLog
 from ottla.model.configs.resolve import BrokerConfig, TopicConfig
+from ottla.model.ids import TopicPartition
 from ottla.runtime.fetch_sessions import FetchSessions
 from ottla.runtime.metrics import Metrics
 from ottla.runtime.partition import Partition
@@ -18,8 +21,6 @@ from ottla.runtime.quorum import QuorumDescription, QuorumReplica
 from ottla.runtime.telemetry import Telemetry
 from ottla.runtime.world import SystemClock
 from tests.unit.server.loopback import ThreadOffload
-
-import random
 
 NODE_ID = 1
 CLUSTER_ID = "Q2x1c3Rlck9mVGVzdHM"
@@ -36,6 +37,7 @@ class BrokerState:
     def __init__(self) -> None:
         self.logs_opened: list[tuple[str, int]] = []
         self.quorum_leader = NODE_ID
+        self.directory_by_topic: dict[str, object] = {}
         table = PartitionTable(NODE_ID, self._open_log, lambda _error: None)
         clock = SystemClock()
         self.services = cast(
@@ -50,6 +52,7 @@ class BrokerState:
                 quorum=SimpleNamespace(describe=self._describe_quorum),
                 sessions=FetchSessions(10, random.Random(1)),
                 metrics=Metrics(),
+                log_directories=SimpleNamespace(online=[], unopened={}, directory_of=self._directory_of),
                 telemetry=Telemetry(clock, lambda: UUID(int=random.getrandbits(128))),
             ),
         )
@@ -84,7 +87,9 @@ class BrokerState:
     def partition(self, topic: str, index: int = 0) -> Partition:
         return self.services.partitions.leader(topic, index)
 
-    def touch(self, topic: str, index: int = 0, *, start: int = 0, end: int = 0, size: int = 0, segments: int = 1) -> None:
+    def touch(
+        self, topic: str, index: int = 0, *, start: int = 0, end: int = 0, size: int = 0, segments: int = 1
+    ) -> None:
         """Have the log of a partition opened, as a client does, and say what is in it."""
         found = self.partition(topic, index)
         log = cast(FakeLog, found.log)
@@ -92,9 +97,12 @@ class BrokerState:
         log.segments = [None] * segments
         found.high_watermark = end
 
-    def _open_log(self, found: Partition, _config: TopicConfig) -> FakeLog:
+    def _open_log(self, found: Partition, _config: TopicConfig) -> PartitionLog:
         self.logs_opened.append((found.topic, found.index))
-        return FakeLog(log_start_offset=0, log_end_offset=0, size_bytes=0, segments=[None])
+        return cast(PartitionLog, FakeLog(log_start_offset=0, log_end_offset=0, size_bytes=0, segments=[None]))
+
+    def _directory_of(self, tp: TopicPartition) -> object:
+        return self.directory_by_topic.get(tp.topic)
 
     def _describe_quorum(self) -> QuorumDescription:
         own = QuorumReplica(NODE_ID, UUID(int=7), 42, -1, -1)

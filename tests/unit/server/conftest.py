@@ -35,7 +35,6 @@ def run(request: pytest.FixtureRequest) -> Run:
     def run_on_loop(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(without_leftovers(main))
-        import gc; gc.collect()
 
     return run_on_loop
 

@@ -84,8 +84,9 @@ def test_a_slow_reader_gets_100_megabytes_whole(run: Run, serve: Serve, log_file
                 left -= len(part)
                 await asyncio.sleep(0)
             assert await client.read(7) == b"trailer"
-            assert digest.digest() == hashlib.sha1(log_path.read_bytes()[1000:]).digest()
+            assert digest.digest() == expected
 
+    expected = hashlib.sha1(log_path.read_bytes()[1000:]).digest()
     run(main)
 
 
@@ -97,7 +98,6 @@ def test_many_short_slices_arrive_in_place(run: Run, serve: Serve, log_file: Log
         chunks: Chunks = []
         for number, slice_ in enumerate(slices):
             chunks += [b"partition %d" % number, slice_]
-        log = log_path.read_bytes()
         expected = b"".join(
             chunk if isinstance(chunk, bytes) else log[chunk.position : chunk.position + chunk.length]
             for chunk in chunks
@@ -107,6 +107,7 @@ def test_many_short_slices_arrive_in_place(run: Run, serve: Serve, log_file: Log
             await client.ask(numbered(0), numbered(1))
             assert await client.answers(2) == [expected, expected]
 
+    log = log_path.read_bytes()
     run(main)
 
 
@@ -135,13 +136,13 @@ def test_a_slice_that_is_not_in_memory_is_read_by_a_thread_first(run: Run, log_f
         chunks: Chunks = [b"a", FileSlice(log_file, 10, 2000), b"b", FileSlice(log_file, 5000, long), b"c"]
         async with Serve(ColdPlatform())(lambda *_: list(chunks)) as server, await server.connect() as client:
             await client.ask(numbered(0))
-            log = log_path.read_bytes()
             assert await client.answer() == b"a" + log[10:2010] + b"b" + log[5000 : 5000 + long] + b"c"
             assert server.metrics.cold_reads == 3
             offload = server.share.offload
             assert isinstance(offload, ThreadOffload)
             assert offload.calls == 3
 
+    log = log_path.read_bytes()
     run(main)
 
 
@@ -179,17 +180,17 @@ def test_a_file_that_was_cut_short_closes_the_connection(
     """A wrong length was promised already: closing is all that tells the consumer."""
 
     async def main() -> None:
-        path = tmp_path / "short.log"
-        path.write_bytes(b"x" * (length - 100))
-        file = LogFile(path)
-        chosen = ColdPlatform() if cold else platform
-        async with Serve(chosen)(lambda *_: [b"h", FileSlice(file, 0, length)]) as server:
-            async with await server.connect() as client:
-                with capture_logs() as lines:
-                    await client.ask(numbered(0))
-                    assert len(await client.read(length + 5)) < length + 5
-                    await until(lambda: not server.listener.connections)
-                assert [line["event"] for line in lines] == ["connection failed"]
-        file.close()
+        serve = Serve(ColdPlatform() if cold else platform)
+        chunks: Chunks = [b"h", FileSlice(file, 0, length)]
+        async with serve(lambda *_: list(chunks)) as server, await server.connect() as client:
+            with capture_logs() as lines:
+                await client.ask(numbered(0))
+                assert len(await client.read(length + 5)) < length + 5
+                await until(lambda: not server.listener.connections)
+            assert [line["event"] for line in lines] == ["connection failed"]
 
+    path = tmp_path / "short.log"
+    path.write_bytes(b"x" * (length - 100))
+    file = LogFile(path)
     run(main)
+    file.close()

@@ -18,11 +18,15 @@ from ottla.model.errors import ApiError, ErrorCode, MalformedMessageError
 from ottla.server.dispatch import Dispatcher, has_many_items
 from ottla.wire.headers import encode_request, parse_response_header, request_header
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from ottla.wire.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
+from ottla.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
 from ottla.wire.schema import Message, decode
 from tests.unit.server.conftest import Run
-from tests.unit.server.loopback import Serve, ThreadOffload, make_services
+from tests.unit.server.loopback import Serve, ThreadOffload, make_services, until
 
 CORRELATION_ID = 77
 
@@ -367,8 +371,7 @@ def test_work_goes_on_when_its_client_has_left(run: Run, serve: Serve) -> None:
             await client.ask(bytes(create_request()))
             await begun.wait()
             client.close()
-            while server.listener.connections:
-                await asyncio.sleep(0.001)
+            await until(lambda: not server.listener.connections)
             go_on.set()
             await finished.wait()
         await dispatcher.close()

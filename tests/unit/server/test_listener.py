@@ -70,15 +70,18 @@ def test_a_host_may_be_allowed_more(run: Run, serve: Serve) -> None:
 
 def test_an_idle_connection_is_closed_and_a_busy_one_is_not(run: Run, serve: Serve) -> None:
     async def main() -> None:
-        async with serve(echo, ConnectionLimits(idle_ms_max=100)) as server:
-            async with await server.connect() as busy, await server.connect() as idle:
-                closing = asyncio.create_task(idle.is_closed())
-                while not closing.done():
-                    await busy.ask(numbered(1))
-                    assert await busy.answer() == numbered(1)
-                    await asyncio.sleep(0.001)
-                assert closing.result()
-                assert server.metrics.connections_closed_idle == 1
+        async with (
+            serve(echo, ConnectionLimits(idle_ms_max=100)) as server,
+            await server.connect() as busy,
+            await server.connect() as idle,
+        ):
+            closing = asyncio.create_task(idle.is_closed())
+            while not closing.done():
+                await busy.ask(numbered(1))
+                assert await busy.answer() == numbered(1)
+                await asyncio.sleep(0.001)
+            assert closing.result()
+            assert server.metrics.connections_closed_idle == 1
 
     run(main)
 

@@ -67,9 +67,12 @@ def test_a_full_socket_is_reported_and_nothing_is_lost(
     platform: Platform, file: OpenFile, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     position = 0
-    with pytest.raises(BlockingIOError):
+    try:
         while position < len(DATA):
             position += platform.send_file(pair[0], file, position, len(DATA) - position)
+    except BlockingIOError:
+        pass
+    assert 0 < position < len(DATA)
     assert received(pair[1], position) == DATA[:position]
 
 
@@ -129,13 +132,12 @@ def test_a_disk_that_fails_is_not_taken_for_one_that_lacks_a_call(
     monkeypatch.setattr(os, "preadv", broken)
     monkeypatch.setattr(os, "sendfile", broken)
     platform = _linux()
-    for ask in (
-        lambda: platform.is_resident(file, 0, 10),
-        lambda: platform.read_now(file, memoryview(bytearray(1)), 0),
-        lambda: platform.send_file(pair[0], file, 0, 10),
-    ):
-        with pytest.raises(OSError, match="broken"):
-            ask()
+    with pytest.raises(OSError, match="broken"):
+        platform.is_resident(file, 0, 10)
+    with pytest.raises(OSError, match="broken"):
+        platform.read_now(file, memoryview(bytearray(1)), 0)
+    with pytest.raises(OSError, match="broken"):
+        platform.send_file(pair[0], file, 0, 10)
 
 
 def test_the_fallbacks_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

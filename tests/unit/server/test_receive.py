@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.server.receive import LARGE_REST_BYTES, POOLED_BITS_MAX, POOLED_BYTES_PER_SIZE_MAX, LargeFrame, ReceiveBuffers
+from ottla.server.receive import (
+    LARGE_REST_BYTES,
+    POOLED_BITS_MAX,
+    POOLED_BYTES_PER_SIZE_MAX,
+    LargeFrame,
+    ReceiveBuffers,
+)
 from ottla.server.transport import Transport
 
 

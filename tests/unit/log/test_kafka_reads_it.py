@@ -1,0 +1,94 @@
+"""Apache Kafka's own dump-log tool must read what we write; skipped where there is no Java or no Kafka."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ottla.log.disk import RealDisk
+from ottla.log.partition_log import PartitionLog
+from ottla.model.configs.resolve import TopicConfig
+from ottla.wire.compression import Codec
+from tests.unit.log.support import NOW_MS, ProducerFields, append, batch_of, marker_of, open_log
+
+JARS = os.environ.get("KAFKA_JARS", "/tmp/peers/jars/kafka")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("java") is None, reason="no java"),
+    pytest.mark.skipif(not glob.glob(f"{JARS}/kafka_2.13-*.jar"), reason="no jars of Apache Kafka, see KAFKA_JARS"),
+]
+
+
+def dump_log(files: list[str], *options: str) -> str:
+    """What the tool prints; it complains on stderr and goes on, so anything there is a failure."""
+    done = subprocess.run(
+        ["java", "-cp", f"{JARS}/*", "kafka.tools.DumpLogSegments", "--files", ",".join(files), *options],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+def written_log(directory: Path) -> PartitionLog:
+    """Three segments: plain, compressed and transactional batches of two producers, one transaction open at the end."""
+    log = open_log(RealDisk(), str(directory), config=TopicConfig(index_interval_bytes=500))
+    sequence = 0
+    for number in range(60):
+        fields = ProducerFields(7, 1, sequence) if number % 2 else None
+        codec = [Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY][number % 5]
+        batch = batch_of(3, timestamp=NOW_MS + number * 10, value=bytes(40), producer=fields, codec=codec)
+        append(log, batch, leader_epoch=number // 20, now_ms=NOW_MS)
+        sequence += 3 if fields else 0
+        if number in (20, 40):
+            log.roll(NOW_MS)
+    for start, commit in ((0, True), (2, False)):
+        append(log, batch_of(2, producer=ProducerFields(9, 0, start), transactional=True), leader_epoch=3)
+        append(log, marker_of(9, 0, commit=commit, coordinator_epoch=5), leader_epoch=3)
+    append(log, batch_of(1, producer=ProducerFields(9, 0, 4), transactional=True), leader_epoch=3)
+    log.close()
+    return log
+
+
+def test_kafka_dumps_our_batches_indexes_and_snapshots_without_complaint(tmp_path: Path) -> None:
+    directory = tmp_path / "orders-3"
+    log = written_log(directory)
+    files = [str(path) for path in sorted(directory.iterdir()) if path.suffix in (".log", ".index", ".timeindex")]
+    assert len(files) == 9
+
+    printed = dump_log(files, "--deep-iteration", "--print-data-log")
+
+    assert printed.count("| offset:") == log.log_end_offset
+    assert "isvalid: false" not in printed
+    assert printed.count("isvalid: true") == 60 + 5
+    assert "endTxnMarker: COMMIT coordinatorEpoch: 5" in printed
+    assert "endTxnMarker: ABORT coordinatorEpoch: 5" in printed
+
+
+def test_kafka_finds_our_indexes_sane_and_matching(tmp_path: Path) -> None:
+    directory = tmp_path / "orders-3"
+    written_log(directory)
+    files = [str(path) for path in sorted(directory.iterdir()) if path.suffix in (".index", ".timeindex")]
+
+    assert dump_log(files, "--index-sanity-check").count("passed sanity check") == 6
+    dump_log(files, "--verify-index-only")
+
+
+def test_kafka_reads_our_producer_snapshots(tmp_path: Path) -> None:
+    directory = tmp_path / "orders-3"
+    log = written_log(directory)
+    last = directory / f"{log.log_end_offset:020d}.snapshot"
+
+    printed = dump_log([str(last)])
+
+    assert "producerId: 7 producerEpoch: 1 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong.empty" in printed
+    assert f"producerId: 9 producerEpoch: 0 coordinatorEpoch: 5 currentTxnFirstOffset: OptionalLong[{log.log_end_offset - 1}]" in printed
+    assert "firstSequence: 87 lastSequence: 89" in printed
