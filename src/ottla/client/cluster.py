@@ -2,9 +2,9 @@
 
 Theory of operation. The first use asks any bootstrap address who the brokers are; from then on the brokers'
 advertised addresses are used, and the bootstrap list only when none of those answers. What is known about a topic is
-believed for `metadata_age_ms_max`, or until a broker says otherwise: whoever sees one of `STALE_METADATA_CODES` calls
-`forget` and asks again. `retry` runs a whole attempt (look up, send, receive, read the codes) again after an error
-that may pass.
+believed for `metadata_age_ms_max`, or until a broker cannot be reached, or until a broker says otherwise: whoever
+sees one of `STALE_METADATA_CODES` calls `forget` and asks again. `retry` runs a whole attempt (look up, send,
+receive, read the codes) again after an error that may pass.
 
 An attempt that cannot reach anybody on a cluster that never answered is not repeated: the address is wrong or the
 broker is down, and the user wants to know now.
@@ -200,6 +200,7 @@ class Cluster:
         try:
             return Connection.open(broker.address, self.settings)
         except CannotConnectError as error:
+            self.metadata.forget_all()  # what it led is led by another now, or soon
             if broker.address in self.settings.bootstrap:
                 raise
             raise CannotConnectError(

@@ -93,8 +93,8 @@ class Connection:
         try:
             connection._negotiate()
         except ConnectionLostError as error:
-            connection.close()
-            raise NotKafkaError(
+            # Also what a broker does that is killed just now, so it may be worth another attempt.
+            raise CannotConnectError(
                 f"{address} closed the connection at once: it is no Kafka broker, or it wants TLS or SASL"
             ) from error
         except RequestTimeoutError as error:

@@ -159,15 +159,16 @@ class Consumer:
         late = {partition: LATEST for partition, at in found.items() if at.offset < 0}
         if late:
             found |= list_offsets(self._cluster, late, isolation)
-        return {
-            partition: found[partition].offset if partition in found else int(start)  # type: ignore[arg-type]
-            for partition, start in starts.items()
-        }
+        exact = {partition: start for partition, start in starts.items() if isinstance(start, int)}
+        return exact | {partition: at.offset for partition, at in found.items()}
 
     # Reading
 
     def poll(self, wait_ms: float = 1_000, records_max: int = 500) -> list[ConsumedRecord]:
-        """Up to `records_max` records, as soon as there are any; none if nothing came within `wait_ms`."""
+        """Up to `records_max` records, as soon as there are any; none if nothing came within `wait_ms`.
+
+        While no broker can be reached it waits for longer, up to `api_timeout_ms`, and then raises.
+        """
         deadline = Deadline(wait_ms)
         while True:
             taken = self._take_ready(records_max)

@@ -89,6 +89,10 @@ class ClusterMetadata:
         """The next question about this topic goes to a broker."""
         self.fetched_at.pop(topic, None)
 
+    def forget_all(self) -> None:
+        """The next question about any topic goes to a broker."""
+        self.fetched_at.clear()
+
 
 def _topic(topic: MetadataResponseTopic, name: str) -> TopicMetadata:
     partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)

@@ -130,58 +130,74 @@ class RecordParser:
         self.found = np.empty(rows, np.int64)
         self.keep = np.empty(rows, np.uint8)
 
-    def runs(self, chunk: Chunk, policies: list[int], faults: dict[int, str]) -> Iterator[Run]:
+    def runs(self, chunk: Chunk, policies: Numbers, faults: dict[int, str]) -> Iterator[Run]:
         """Parse a chunk; `policies` has one `Policy` per batch.
 
         `faults` gets a reason for each batch, by its number in the chunk, that could not be parsed; its policy is
-        OPAQUE from then on.
+        OPAQUE from then on. What is not compressed costs nothing per batch here.
         """
-        spans = np.zeros((len(chunk.rows), Span.COUNT), np.int64)
-        first, bodies, body_bytes, records = 0, list[bytes](), 0, 0
-        for number, row in enumerate(chunk.rows):
-            span, body = self._span(chunk, row, policies[number], body_bytes, faults, number)
+        spans = np.zeros((len(policies), Span.COUNT), np.int64)
+        spans[:, Span.START] = chunk.headers[:, Header.POSITION] + HEADER_BYTES
+        spans[:, Span.END] = chunk.headers[:, Header.POSITION] + chunk.headers[:, Header.SIZE]
+        spans[:, Span.POLICY] = policies
+        self._leave_out_the_largest(chunk, spans, faults)
+        first, bodies, body_bytes = 0, list[bytes](), 0
+        for number in _compressed(chunk, spans):
+            body = _decompressed(chunk, number, spans, faults)
             if body_bytes + len(body) > RUN_BODY_BYTES and number > first:
-                yield self._run(chunk, spans, bodies, first, number, records, faults)
-                span[Span.START], span[Span.END] = 0, len(body)
-                first, bodies, body_bytes, records = number, [], 0, 0
-            spans[number, : len(span)] = span
-            if span[Span.POLICY] != Policy.OPAQUE:
-                records += min(row[Header.RECORD_COUNT], (span[Span.END] - span[Span.START]) // RECORD_BYTES_MIN)
+                yield self._run(chunk, spans, bodies, first, number, faults)
+                first, bodies, body_bytes = number, [], 0
             if body:
+                spans[number, : Span.END + 1] = (1, body_bytes, body_bytes + len(body))
                 bodies.append(body)
                 body_bytes += len(body)
-        yield self._run(chunk, spans, bodies, first, len(chunk.rows), records, faults)
+        yield self._run(chunk, spans, bodies, first, len(policies), faults)
 
-    def _span(
-        self, chunk: Chunk, row: Row, policy: int, body_bytes: int, faults: dict[int, str], number: int
-    ) -> tuple[list[int], bytes]:
-        """Where a batch's records are, and, if that is not in the chunk, the records."""
-        start, end = row[Header.POSITION] + HEADER_BYTES, row[Header.POSITION] + row[Header.SIZE]
-        if policy == Policy.OPAQUE or row[Header.RECORD_COUNT] > RECORDS_MAX:
-            if policy != Policy.OPAQUE:
-                faults[number] = f"{row[Header.RECORD_COUNT]} records are more than compaction looks at"
-            return [0, start, end, Policy.OPAQUE], b""
-        codec = row[Header.ATTRIBUTES] & CODEC_MASK
-        if not codec or start == end:
-            return [0, start, end, policy], b""
-        try:
-            body = decompress(codec, memoryview(chunk.data)[start:end], BODY_BYTES_MAX)
-        except ApiError as error:
-            faults[number] = error.message
-            return [0, start, end, Policy.OPAQUE], b""
-        return [1, body_bytes, body_bytes + len(body), policy], body
+    def _leave_out_the_largest(self, chunk: Chunk, spans: Numbers, faults: dict[int, str]) -> None:
+        is_too_large = (chunk.headers[:, Header.RECORD_COUNT] > RECORDS_MAX) & (spans[:, Span.POLICY] != Policy.OPAQUE)
+        for number in np.flatnonzero(is_too_large).tolist():
+            faults[number] = f"{chunk.rows[number][Header.RECORD_COUNT]} records are more than compaction looks at"
+            spans[number, Span.POLICY] = Policy.OPAQUE
 
     def _run(
-        self, chunk: Chunk, spans: Numbers, bodies: list[bytes], first: int, last: int, records: int,
-        faults: dict[int, str],
-    ) -> Run:  # fmt: skip
-        if records > self.keep.size:
-            self._allocate(records)
+        self, chunk: Chunk, spans: Numbers, bodies: list[bytes], first: int, last: int, faults: dict[int, str]
+    ) -> Run:
+        rows = _rows_max(chunk.headers[first:last], spans[first:last])
+        if rows > self.keep.size:
+            self._allocate(rows)
         scratch = np.frombuffer(bodies[0] if len(bodies) == 1 else b"".join(bodies) or b"\0", np.uint8)
         run = Run(self, chunk, spans, scratch, first, last)
-        for number in range(first, last):
-            fault = spans[number, Span.FAULT]
-            if fault:
-                faults[number] = explain(fault, *spans[number, Span.FAULT_RECORD : Span.FAULT_POSITION + 1].tolist())
-                spans[number, Span.POLICY] = Policy.OPAQUE
+        for number in (first + np.flatnonzero(spans[first:last, Span.FAULT])).tolist():
+            faults[number] = explain(*spans[number, Span.FAULT : Span.FAULT_POSITION + 1].tolist())
+            spans[number, Span.POLICY] = Policy.OPAQUE
         return run
+
+
+def _rows_max(headers: Numbers, spans: Numbers) -> int:
+    """No more records than this can be in these batches, whatever their headers say."""
+    room = (spans[:, Span.END] - spans[:, Span.START]) // RECORD_BYTES_MIN
+    rows = np.clip(headers[:, Header.RECORD_COUNT], 0, room)
+    return int(rows[spans[:, Span.POLICY] != Policy.OPAQUE].sum())
+
+
+def _compressed(chunk: Chunk, spans: Numbers) -> list[int]:
+    """The numbers of the batches that have to be decompressed."""
+    is_compressed = (chunk.headers[:, Header.ATTRIBUTES] & CODEC_MASK) != 0
+    is_wanted = (spans[:, Span.POLICY] != Policy.OPAQUE) & (spans[:, Span.END] > spans[:, Span.START])
+    numbers: list[int] = np.flatnonzero(is_compressed & is_wanted).tolist()
+    return numbers
+
+
+def _decompressed(chunk: Chunk, number: int, spans: Numbers, faults: dict[int, str]) -> bytes:
+    """The records of a compressed batch; b"" and a fault if they cannot be had."""
+    row = chunk.rows[number]
+    start, end = row[Header.POSITION] + HEADER_BYTES, row[Header.POSITION] + row[Header.SIZE]
+    try:
+        body = decompress(row[Header.ATTRIBUTES] & CODEC_MASK, memoryview(chunk.data)[start:end], BODY_BYTES_MAX)
+    except ApiError as error:
+        faults[number] = error.message
+        spans[number, Span.POLICY] = Policy.OPAQUE
+        return b""
+    if not body:
+        spans[number, Span.END] = spans[number, Span.START]
+    return body

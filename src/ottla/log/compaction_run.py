@@ -1,14 +1,12 @@
 """A round of compaction, carried out. For the record worker only: it imports compiled code.
 
 See `compaction` for what a round is and what stays true. Two passes over the segments: `KeyPass` fills the map,
-`CleanPass` rewrites group by group. What becomes of a batch in the second pass is decided in `_policy` from its header
-alone, and in `_outcome` when its records have been judged.
+`CleanPass` rewrites group by group. What becomes of a batch is decided in `compaction_judge`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import Struct
 from typing import Final
 
 import numpy as np
@@ -18,35 +16,20 @@ from ottla.log.compaction import (
     CleanedGroup,
     CompactionJob,
     CompactionResult,
-    ProducerTail,
     SegmentSource,
     group_segments,
 )
-from ottla.log.compaction_read import Chunk, RecordParser, Row, Run, read_chunks
+from ottla.log.compaction_judge import Action, BatchJudge, Outcomes, in_transactions, last_offset_of, last_offsets_of
+from ottla.log.compaction_read import Chunk, Numbers, RecordParser, Row, Run, read_chunks
 from ottla.log.compaction_transactions import TransactionTrail, encode_transaction_index, marker_of
-from ottla.log.compaction_write import CleanedSegment, discard_cleaned
+from ottla.log.compaction_write import CleanedSegment, discard_cleaned, emptied_batch, encode_batch
 from ottla.log.disk import Disk
 from ottla.log.key_map import KeyMap, key_bytes_of
-from ottla.model.ids import NO_TIMESTAMP
-from ottla.wire.batch import (
-    CODEC_MASK,
-    CONTROL_BIT,
-    DELETE_HORIZON_BIT,
-    HEADER_BYTES,
-    LENGTH_PREFIX_BYTES,
-    LOG_APPEND_TIME_BIT,
-    MAGIC,
-    TRANSACTIONAL_BIT,
-)
+from ottla.wire.batch import CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT
 from ottla.wire.compiled.batches import RECORD_GROWTH_MAX, Header, Policy, Span, copy_kept, judge_records
 from ottla.wire.compression import compress
-from ottla.wire.crc import crc32c
 
 FAULTS_REPORTED_MAX: Final = 20
-
-_TO_CRC: Final = Struct(">qiibI")
-_AFTER_CRC: Final = Struct(">hiqqqhii")
-_KEPT_BY_EMPTY: Final = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class Tally:
@@ -62,6 +45,12 @@ class Tally:
         self.without_key = 0
         self.faults_count = 0
         self.faults: list[BatchFault] = []
+
+    def note_run(self, run: Run, outcomes: Outcomes) -> None:
+        self.records_read += int(outcomes.read.sum())
+        self.records_kept += int(outcomes.kept.sum())
+        spans = run.spans[run.first : run.last]
+        self.without_key += int(spans[spans[:, Span.POLICY] != Policy.OPAQUE, Span.WITHOUT_KEY].sum())
 
     def note_faults(self, source: SegmentSource, chunk: Chunk, faults: dict[int, str]) -> None:
         self.faults_count += len(faults)
@@ -112,10 +101,6 @@ def run_compaction(
     )
 
 
-def _last_offset(row: Row) -> int:
-    return row[Header.BASE_OFFSET] + row[Header.LAST_OFFSET_DELTA]
-
-
 class KeyPass:
     """The first pass: the latest offset of each key in the dirty part, as far as the map reaches."""
 
@@ -145,11 +130,10 @@ class KeyPass:
 
     def _enter(self, chunk: Chunk, map_end: int) -> tuple[bool, int]:
         """Put a chunk's records; returns whether the map is full, and where what it knows ends now."""
-        policies = [self._policy(chunk, row) for row in chunk.rows]
-        for run in self._parser.runs(chunk, policies, {}):
+        for run in self._parser.runs(chunk, self._policies(chunk), {}):
             if self._map.make_room(run.rows, run.rows and key_bytes_of(run.probes, 0, run.rows)):
                 self._map.put(run.probes, 0, run.rows)
-                map_end = max(map_end, _last_offset(chunk.rows[run.last - 1]) + 1)
+                map_end = max(map_end, last_offset_of(chunk.rows[run.last - 1]) + 1)
                 continue
             is_full, map_end = self._enter_singly(run, map_end)
             if is_full:
@@ -166,34 +150,21 @@ class KeyPass:
                 if not self._map.make_room(last - first, key_bytes_of(run.probes, first, last), if_empty=True):
                     return True, map_end
                 self._map.put(run.probes, first, last)
-            map_end = max(map_end, _last_offset(row) + 1)
+            map_end = max(map_end, last_offset_of(row) + 1)
         return False, map_end
 
-    def _policy(self, chunk: Chunk, row: Row) -> int:
-        attributes, last_offset = row[Header.ATTRIBUTES], _last_offset(row)
-        producer_id = row[Header.PRODUCER_ID]
-        if attributes & CONTROL_BIT:
-            self._trail.is_spent(producer_id, last_offset, marker_of(chunk.batch(row)))
-            return Policy.OPAQUE
-        is_aborted = self._trail.is_aborted(producer_id, last_offset, attributes & TRANSACTIONAL_BIT != 0)
-        if is_aborted or last_offset < self._job.first_dirty_offset:
-            return Policy.OPAQUE
-        return Policy.BY_KEY
-
-
-class Verdict:
-    """What is known of a batch in the second pass before its records have been judged."""
-
-    __slots__ = ("is_discarded", "is_kept_empty", "is_spent_marker", "policy")
-
-    def __init__(self, policy: int, *, is_discarded: bool, is_kept_empty: bool, is_spent_marker: bool) -> None:
-        self.policy = policy
-        self.is_discarded = is_discarded
-        """None of its records stays."""
-        self.is_kept_empty = is_kept_empty
-        """Its header stays, even if no record does."""
-        self.is_spent_marker = is_spent_marker
-        """A transaction's marker that nobody needs once its delete horizon has passed."""
+    def _policies(self, chunk: Chunk) -> Numbers:
+        is_dirty = last_offsets_of(chunk.headers) >= self._job.first_dirty_offset
+        policies = np.where(is_dirty, Policy.BY_KEY, Policy.OPAQUE).astype(np.int64)
+        for number in in_transactions(chunk.headers):
+            row = chunk.rows[number]
+            producer_id, last_offset = row[Header.PRODUCER_ID], last_offset_of(row)
+            if row[Header.ATTRIBUTES] & CONTROL_BIT:
+                self._trail.is_spent(producer_id, last_offset, marker_of(chunk.batch(row)))
+                policies[number] = Policy.OPAQUE
+            elif self._trail.is_aborted(producer_id, last_offset):
+                policies[number] = Policy.OPAQUE
+        return policies
 
 
 class CleanPass:
@@ -209,8 +180,7 @@ class CleanPass:
         self._map = key_map
         self._map_end = map_end
         self._parser = RecordParser(job.seed)
-        self._trail = TransactionTrail(job.aborted)
-        self._producers: dict[int, ProducerTail] = {tail.producer_id: tail for tail in job.producers}
+        self._judge = BatchJudge(job, map_end)
 
     def clean(self, sources: list[SegmentSource]) -> CleanedGroup:
         """Write one group. If it fails, none of its files is left."""
@@ -219,8 +189,7 @@ class CleanPass:
             for source in sources:
                 for chunk in read_chunks(self._disk, self._job.directory, source):
                     self._clean_chunk(source, chunk, target)
-            transactions, self._trail.kept_aborted = self._trail.kept_aborted, []
-            group = target.finish(encode_transaction_index(transactions))
+            group = target.finish(encode_transaction_index(self._judge.take_kept_aborted()))
         except BaseException:
             target.discard()
             raise
@@ -229,87 +198,42 @@ class CleanPass:
 
     def _clean_chunk(self, source: SegmentSource, chunk: Chunk, target: CleanedSegment) -> None:
         size_before = target.size
-        verdicts = [self._verdict(chunk, row) for row in chunk.rows]
+        verdicts = self._judge.before_reading(chunk)
         faults: dict[int, str] = {}
-        for run in self._parser.runs(chunk, [verdict.policy for verdict in verdicts], faults):
+        for run in self._parser.runs(chunk, verdicts.policy, faults):
             self._map.find(run.probes, run.rows, run.found)
             judge_records(
                 chunk.headers, run.spans, run.first, run.last,
                 run.columns, run.probes, run.found, self._map_end, run.keep,
             )  # fmt: skip
-            spans = run.spans[run.first : run.last].tolist()
-            for number, span in zip(range(run.first, run.last), spans, strict=True):
-                self._outcome(run, chunk.rows[number], span, verdicts[number], target)
+            outcomes = self._judge.after_reading(run, verdicts)
+            self.tally.note_run(run, outcomes)
+            self._write_run(run, outcomes, target)
         target.flush()
         self.tally.bytes_read += len(chunk.data)
         self.tally.note_faults(source, chunk, faults)
         self._pace(len(chunk.data) + target.size - size_before)
 
-    def _verdict(self, chunk: Chunk, row: Row) -> Verdict:
-        attributes, last_offset = row[Header.ATTRIBUTES], _last_offset(row)
-        producer_id = row[Header.PRODUCER_ID]
-        is_control = attributes & CONTROL_BIT != 0
-        horizon_passed = attributes & DELETE_HORIZON_BIT != 0 and row[Header.BASE_TIMESTAMP] <= self._job.now_ms
-        if is_control:
-            goes = self._trail.is_spent(producer_id, last_offset, marker_of(chunk.batch(row)))
-            is_discarded = goes and horizon_passed
-        else:
-            goes = self._trail.is_aborted(producer_id, last_offset, attributes & TRANSACTIONAL_BIT != 0)
-            is_discarded = goes
-        if is_discarded or (not is_control and row[Header.BASE_OFFSET] >= self._map_end):
-            policy = Policy.OPAQUE
-        elif is_control:
-            policy = Policy.KEEP
-        else:
-            policy = Policy.BY_KEY_NO_TOMBSTONES if horizon_passed else Policy.BY_KEY
-        # The last batch stays in any case: it alone says where the cleaned part ends.
-        is_kept_empty = last_offset + 1 == self._job.first_uncleanable_offset or self._is_last_of_producer(row)
-        return Verdict(
-            policy, is_discarded=is_discarded, is_kept_empty=is_kept_empty, is_spent_marker=is_control and goes
-        )
-
-    def _is_last_of_producer(self, row: Row) -> bool:
-        tail = self._producers.get(row[Header.PRODUCER_ID])
-        if tail is None:
-            return False
-        if tail.last_data_offset >= 0:
-            return _last_offset(row) == tail.last_data_offset
-        is_control = row[Header.ATTRIBUTES] & CONTROL_BIT != 0
-        return is_control and row[Header.PRODUCER_EPOCH] == tail.producer_epoch
-
-    def _outcome(self, run: Run, row: Row, span: Row, verdict: Verdict, target: CleanedSegment) -> None:
-        """Write what is left of one batch."""
-        count = row[Header.RECORD_COUNT]
-        self.tally.records_read += count
-        is_opaque = span[Span.POLICY] == Policy.OPAQUE
-        kept = 0 if verdict.is_discarded else count if is_opaque else span[Span.KEPT]
-        self.tally.records_kept += kept
-        self.tally.without_key += 0 if is_opaque else span[Span.WITHOUT_KEY]
-        if kept == 0 and not (is_opaque and not verdict.is_discarded):
-            self._empty(run, row, verdict, target)
-            return
-        starts_horizon = (
-            not is_opaque
-            and (span[Span.KEPT_TOMBSTONES] > 0 or verdict.is_spent_marker)
-            and not row[Header.ATTRIBUTES] & DELETE_HORIZON_BIT
-        )
-        if kept == count and not starts_horizon:
-            target.keep(run.chunk.batch(row), _last_offset(row), row[Header.MAX_TIMESTAMP])
-        else:
-            self._rewrite(run, row, span, target, starts_horizon=starts_horizon)
-
-    def _empty(self, run: Run, row: Row, verdict: Verdict, target: CleanedSegment) -> None:
-        """No record is left: the header goes too, unless it is needed."""
-        if not verdict.is_kept_empty:
+    def _write_run(self, run: Run, outcomes: Outcomes, target: CleanedSegment) -> None:
+        """Write what is left of each batch. Batches that go are only passed over."""
+        expected = run.first
+        for index in np.flatnonzero(outcomes.action != Action.DROP).tolist():
+            number = run.first + index
+            if number != expected:
+                target.change()
+            expected = number + 1
+            row, action = run.chunk.rows[number], outcomes.action[index]
+            if action == Action.KEEP:
+                target.keep(run.chunk.batch(row), last_offset_of(row), row[Header.MAX_TIMESTAMP])
+            elif action == Action.EMPTY:
+                target.replace(emptied_batch(row), last_offset_of(row), row[Header.MAX_TIMESTAMP])
+            else:
+                self._rewrite(run, number, bool(outcomes.starts_horizon[index]), target)
+        if expected != run.last:
             target.change()
-        elif row[Header.RECORD_COUNT] == 0:
-            target.keep(run.chunk.batch(row), _last_offset(row), row[Header.MAX_TIMESTAMP])
-        else:
-            attributes = row[Header.ATTRIBUTES] & _KEPT_BY_EMPTY
-            batch = _encode_batch(row, attributes, NO_TIMESTAMP, row[Header.MAX_TIMESTAMP], 0, b"")
-            target.replace(batch, _last_offset(row), row[Header.MAX_TIMESTAMP])
 
-    def _rewrite(self, run: Run, row: Row, span: Row, target: CleanedSegment, *, starts_horizon: bool) -> None:
+    def _rewrite(self, run: Run, number: int, starts_horizon: bool, target: CleanedSegment) -> None:
+        row, span = run.chunk.rows[number], run.spans[number].tolist()
         attributes, base_timestamp = row[Header.ATTRIBUTES], row[Header.BASE_TIMESTAMP]
         max_timestamp = row[Header.MAX_TIMESTAMP]
         if not attributes & LOG_APPEND_TIME_BIT:
@@ -319,8 +243,8 @@ class CleanPass:
             attributes |= DELETE_HORIZON_BIT
             new_base_timestamp = self._job.now_ms + self._job.delete_retention_ms
         body = _kept_body(run, row, span, base_timestamp - new_base_timestamp)
-        batch = _encode_batch(row, attributes, new_base_timestamp, max_timestamp, span[Span.KEPT], body)
-        target.replace(batch, _last_offset(row), max_timestamp)
+        batch = encode_batch(row, attributes, new_base_timestamp, max_timestamp, span[Span.KEPT], body)
+        target.replace(batch, last_offset_of(row), max_timestamp)
 
 
 def _kept_body(run: Run, row: Row, span: Row, shift: int) -> bytes:
@@ -330,14 +254,3 @@ def _kept_body(run: Run, row: Row, span: Row, shift: int) -> bytes:
     body = np.empty(room, np.uint8)
     end = copy_kept(run.body(span), run.columns, run.keep, first, first + count, shift, body, 0)
     return compress(row[Header.ATTRIBUTES] & CODEC_MASK, body[:end].data)
-
-
-def _encode_batch(row: Row, attributes: int, base_timestamp: int, max_timestamp: int, count: int, body: bytes) -> bytes:
-    """A batch with new records and the place, the offsets and the producer of an old one."""
-    checked = _AFTER_CRC.pack(
-        attributes, row[Header.LAST_OFFSET_DELTA], base_timestamp, max_timestamp,
-        row[Header.PRODUCER_ID], row[Header.PRODUCER_EPOCH], row[Header.BASE_SEQUENCE], count,
-    ) + body  # fmt: skip
-    length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(body)
-    prefix = _TO_CRC.pack(row[Header.BASE_OFFSET], length, row[Header.LEADER_EPOCH], MAGIC, crc32c(checked))
-    return prefix + checked

@@ -42,11 +42,9 @@ class TransactionTrail:
         self.kept_aborted: list[AbortedTransaction] = []
         """What the transaction index of the segment that is being written has to hold; whoever writes it empties it."""
 
-    def is_aborted(self, producer_id: int, last_offset: int, is_transactional: bool) -> bool:
-        """Pass a batch of records; true if nobody may see them."""
+    def is_aborted(self, producer_id: int, last_offset: int) -> bool:
+        """Pass a batch of a transaction's records; true if nobody may see them."""
         self._reach(last_offset)
-        if not is_transactional:
-            return False
         if producer_id in self._aborting:
             self._seen[producer_id] = None
             return True

@@ -6,15 +6,32 @@ that changes, and if none does, there is no new segment.
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Final
 
 from ottla.log import names
 from ottla.log.compaction import CleanedGroup, CompactionError, SegmentSource
+from ottla.log.compaction_read import Row
 from ottla.log.disk import Disk, File
 from ottla.log.handles import OpenFiles
 from ottla.log.segment_indexes import SegmentIndexes
+from ottla.model.ids import NO_TIMESTAMP
+from ottla.wire.batch import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+)
+from ottla.wire.compiled.batches import Header
+from ottla.wire.crc import crc32c
 
 FLUSH_BYTES: Final = 1 << 20
+_TO_CRC: Final = Struct(">qiibI")
+_AFTER_CRC: Final = Struct(">hiqqqhii")
+_KEPT_BY_EMPTY: Final = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
+
 SEGMENT_BYTES_MAX: Final = 2**31 - 1
 """An index has 31 bits for a position."""
 
@@ -29,6 +46,22 @@ def discard_cleaned(disk: Disk, directory: str) -> None:
         parsed = names.parse_segment_name(name)
         if parsed is not None and parsed[2] == names.CLEANED:
             disk.remove(f"{directory}/{name}")
+
+
+def encode_batch(row: Row, attributes: int, base_timestamp: int, max_timestamp: int, count: int, body: bytes) -> bytes:
+    """A batch with new records and the place, the offsets and the producer of an old one."""
+    checked = _AFTER_CRC.pack(
+        attributes, row[Header.LAST_OFFSET_DELTA], base_timestamp, max_timestamp,
+        row[Header.PRODUCER_ID], row[Header.PRODUCER_EPOCH], row[Header.BASE_SEQUENCE], count,
+    ) + body  # fmt: skip
+    length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(body)
+    prefix = _TO_CRC.pack(row[Header.BASE_OFFSET], length, row[Header.LEADER_EPOCH], MAGIC, crc32c(checked))
+    return prefix + checked
+
+
+def emptied_batch(row: Row) -> bytes:
+    """The header of a batch without its records; it keeps the time of the youngest, and has none of its own."""
+    return encode_batch(row, row[Header.ATTRIBUTES] & _KEPT_BY_EMPTY, NO_TIMESTAMP, row[Header.MAX_TIMESTAMP], 0, b"")
 
 
 class CleanedSegment:

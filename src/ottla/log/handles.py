@@ -80,7 +80,8 @@ class FileHandle:
 
     def _keep(self, file: File) -> File:
         self._file = file
-        self.used = True
+        # Only a second use counts: a walk over many files once must not push out those that are in use.
+        self.used = False
         self._open_files.keep(self)
         return file
 
@@ -107,7 +108,7 @@ class OpenFiles:
         self._handles[handle] = None
         while len(self._handles) > self.files_max:
             oldest, _ = self._handles.popitem(last=False)
-            if oldest.used:
+            if oldest.used or oldest is handle:
                 oldest.used = False
                 self._handles[oldest] = None
             else:

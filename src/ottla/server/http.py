@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -162,7 +163,7 @@ class MetricsServer:
         if request.method == "HEAD":
             await writer.drain()
             return
-        now = asyncio.get_running_loop().time
+        now = time.monotonic  # uvloop's own clock counts whole milliseconds.
         turn_ends = now() + TURN_SECONDS_MAX
         for piece in self._exposition.render(process):
             if page.add(piece):

@@ -118,7 +118,7 @@ class LongAnswer:
         writer.write(_head(request, OK, *headers))
 
     def add(self, text: str) -> bool:
-        """Send it with what comes next, once that makes a block. True if one was sent, and may have to be waited for."""
+        """Send it with what comes next, once that makes a block; True if one was sent, and is to be waited for."""
         self._pieces.append(text)
         self._size += len(text)
         if self._size < BLOCK_BYTES:

@@ -14,10 +14,9 @@ REMEMBERED_SAMPLES: Final = 60
 class LoopWatch:
     """Started and stopped on the loop that it watches."""
 
-    __slots__ = ("_cpu", "_due", "_lags", "_loop", "_timer", "idle_ratio")
+    __slots__ = ("_cpu", "_due", "_lags", "_timer", "idle_ratio")
 
     def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._cpu = 0.0
@@ -36,23 +35,22 @@ class LoopWatch:
         return max(self._lags)
 
     def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
         self._cpu = time.thread_time()
-        self._schedule(self._loop, self._loop.time())
+        self._schedule(asyncio.get_running_loop())
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _schedule(self, loop: asyncio.AbstractEventLoop, now: float) -> None:
-        self._due = now + INTERVAL_SECONDS
-        self._timer = loop.call_at(self._due, self._sample, loop)
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Not by the loop's own clock: uvloop's counts whole milliseconds.
+        self._due = time.monotonic() + INTERVAL_SECONDS
+        self._timer = loop.call_later(INTERVAL_SECONDS, self._sample, loop)
 
     def _sample(self, loop: asyncio.AbstractEventLoop) -> None:
-        now, cpu = loop.time(), time.thread_time()
-        lag = max(now - self._due, 0.0)
+        cpu, lag = time.thread_time(), max(time.monotonic() - self._due, 0.0)
         self._lags.append(lag)
         self.idle_ratio = min(max(1.0 - (cpu - self._cpu) / (INTERVAL_SECONDS + lag), 0.0), 1.0)
         self._cpu = cpu
-        self._schedule(loop, now)
+        self._schedule(loop)

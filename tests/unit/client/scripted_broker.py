@@ -36,11 +36,14 @@ Answer = Callable[[int, memoryview, int], bytes | None]
 class ScriptedBroker:
     """Listens on a free port of this machine for as long as the `with` block lasts."""
 
-    def __init__(self, partitions: int = 1) -> None:
+    def __init__(self, partitions: int = 1, node_id: int = NODE_ID) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._connections: list[socket.socket] = []
         self.partitions = partitions
+        self.node_id = node_id
+        self.leader: ScriptedBroker = self
+        """Who leads every partition, as this broker tells it."""
         self.port = self._listener.getsockname()[1]
         self.served: list[int] = []
         """The API keys of all requests, in order."""
@@ -110,13 +113,20 @@ class ScriptedBroker:
     def metadata(self, version: int, frame: memoryview, position: int) -> bytes:
         led = [
             MetadataResponsePartition(
-                partition_index=index, leader_id=NODE_ID, leader_epoch=1, replica_nodes=[NODE_ID], isr_nodes=[NODE_ID]
+                partition_index=index,
+                leader_id=self.leader.node_id,
+                leader_epoch=1,
+                replica_nodes=[NODE_ID],
+                isr_nodes=[NODE_ID],
             )
             for index in range(self.partitions)
         ]
         answer = MetadataResponse(
-            brokers=[MetadataResponseBroker(node_id=NODE_ID, host="127.0.0.1", port=self.port)],
-            controller_id=NODE_ID,
+            brokers=[
+                MetadataResponseBroker(node_id=known.node_id, host="127.0.0.1", port=known.port)
+                for known in {self.node_id: self, self.leader.node_id: self.leader}.values()
+            ],
+            controller_id=self.leader.node_id,
             topics=[MetadataResponseTopic(name=TOPIC, topic_id=ZERO_UUID, partitions=led)],
         )
         return encode(answer, version)

@@ -20,7 +20,7 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
 from ottla.wire.schema import encode
-from tests.unit.client.scripted_broker import METADATA, NODE_ID, TOPIC, ScriptedBroker
+from tests.unit.client.scripted_broker import API_VERSIONS, METADATA, NODE_ID, TOPIC, ScriptedBroker
 
 
 def dead_port() -> int:
@@ -101,6 +101,31 @@ def test_an_advertised_address_that_is_out_of_reach_says_what_to_change() -> Non
         cluster.brokers()
         with pytest.raises(CannotConnectError, match=r"advertised\.listeners"):
             cluster.connection(NODE_ID)
+
+
+def test_the_next_leader_is_found_when_the_last_one_is_gone() -> None:
+    partition = TopicPartition(TOPIC, 0)
+    with ScriptedBroker(node_id=8) as survivor:
+        with ScriptedBroker() as leader:
+            survivor.leader = leader
+            cluster = Cluster(survivor.settings())
+            assert cluster.leader_connection(partition).address.port == leader.port
+        survivor.leader = survivor
+        with cluster:
+            found = cluster.retry(lambda: cluster.leader_connection(partition))
+            assert found.address.port == survivor.port
+
+
+def test_a_broker_that_dies_during_the_first_exchange_is_tried_again() -> None:
+    with ScriptedBroker() as broker, Cluster(broker.settings()) as cluster:
+        cluster.connection(NODE_ID).close()
+        healthy, dying = broker.answers[API_VERSIONS], [True, True]
+
+        def die(version: int, frame: memoryview, position: int) -> bytes | None:
+            return None if dying and dying.pop() else healthy(version, frame, position)
+
+        broker.answers[API_VERSIONS] = die
+        assert cluster.retry(lambda: cluster.connection(NODE_ID)).usable()
 
 
 def test_a_connection_that_was_closed_while_idle_is_opened_again() -> None:

@@ -29,7 +29,7 @@ class ForgetfulFile:
 
 
 class ForgetfulDisk(RealDisk):
-    """Remembers per file what was synced, and syncs nothing for real. Names last at once, as journals often make them."""
+    """Remembers per file what was synced, and syncs nothing for real. Names last at once, as with a journal."""
 
     __slots__ = ("synced",)
 

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -203,7 +204,7 @@ def test_a_failed_sync_is_final(tmp_path: Path) -> None:
 def test_a_subscriber_that_fails_stops_the_node(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as (node, controller):
-            node.quorum.subscribe(lambda image, delta: 1 / 0)  # type: ignore[arg-type, return-value]
+            node.quorum.subscribe(lambda image, delta: 1 / 0)  # type: ignore[arg-type]
             with pytest.raises(ZeroDivisionError):
                 await create(controller, "a")
             assert [type(failure) for failure in node.failures] == [ZeroDivisionError]
@@ -219,24 +220,24 @@ class FullDisk(RealDisk):
     def __init__(self) -> None:
         self.full = False
 
-    def open(self, path: str, *, create: bool = False, write: bool = True) -> FullableFile:  # type: ignore[override]
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> Any:
         return FullableFile(self, super().open(path, create=create, write=write))
 
 
 class FullableFile:
     """Passes everything on, except writes to a full disk."""
 
-    def __init__(self, disk: FullDisk, file: object) -> None:
+    def __init__(self, disk: FullDisk, file: Any) -> None:
         self._disk = disk
         self._file = file
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
     def pwrite(self, data: bytes, position: int) -> None:
         if self._disk.full:
             raise OSError(errno.ENOSPC, "No space left on device")
-        self._file.pwrite(data, position)  # type: ignore[attr-defined]
+        self._file.pwrite(data, position)
 
 
 def test_without_space_nothing_is_decided_and_with_space_again_all_goes_on(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def broker() -> Broker:
 
 def test_an_empty_broker_has_a_page(broker: Broker) -> None:
     page = broker.page()
-    assert page.value("ottla_build_info", cluster_id=CLUSTER_ID, node_id="1") == 1
+    assert page.value("ottla_build_info", version=__version__, cluster_id=CLUSTER_ID, node_id="1") == 1
     assert page.value("kafka_server_kafkaserver_brokerstate") == 3
     assert page.value("kafka_controller_kafkacontroller_globalpartitioncount") == 0
 

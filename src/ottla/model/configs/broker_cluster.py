@@ -93,7 +93,7 @@ CLUSTER_KEYS: Final[tuple[ConfigDefinition, ...]] = (
     accepted("replica.fetch.response.max.bytes", INT, 10_485_760,
         "Most bytes of one answer to a follower.", at_least(0)),
     accepted("replica.fetch.wait.max.ms", INT, 500, "A follower's fetch is answered after this long at the latest."),
-    effective("replica.high.watermark.checkpoint.interval.ms", LONG, 5000,
+    accepted("replica.high.watermark.checkpoint.interval.ms", LONG, 5000,
         "How often high watermarks are written down."),
     accepted("replica.lag.time.max.ms", LONG, 30_000,
         "A follower that has not caught up for this long leaves the in-sync replicas."),

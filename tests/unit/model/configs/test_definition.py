@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import ottla
 from ottla.model.configs.broker import BROKER_CONFIGS
 from ottla.model.configs.definition import ConfigType, Update, render
 from ottla.model.configs.group import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from ottla.model.configs.topic import TOPIC_CONFIGS
 from ottla.model.errors import ConfigError
+
+ATTRIBUTES = {
+    "cleanup.policy": "cleanup_compact",
+    "message.timestamp.type": "timestamp_type_log_append",
+    "message.timestamp.before.max.ms": "timestamp_before_max_ms",
+    "message.timestamp.after.max.ms": "timestamp_after_max_ms",
+}
 
 REFUSED = [
     ("retention.ms", "abc", "Invalid value abc for configuration retention.ms: Not a number of type LONG"),
@@ -149,3 +160,20 @@ def test_topic_and_group_keys_fall_back_on_broker_keys_that_exist() -> None:
     for table in (TOPIC_CONFIGS, GROUP_CONFIGS):
         for definition in table.values():
             assert set(definition.synonyms) <= BROKER_CONFIGS.keys(), definition.name
+
+
+def test_a_key_that_is_said_to_work_is_read_somewhere() -> None:
+    sources = Path(ottla.__file__).parent
+    text = "\n".join(
+        path.read_text() for path in sources.rglob("*.py") if "configs" not in path.relative_to(sources).parts
+    )
+    words = set(re.findall(r"\w+", text))
+    of_topics = {synonym for key in TOPIC_CONFIGS.values() if key.effective for synonym in key.synonyms}
+    resolved = {"listeners", "listener.security.protocol.map", "log.dir", "broker.id", "internal.segment.bytes"}
+    idle = [
+        key.name
+        for key in (*BROKER_CONFIGS.values(), *TOPIC_CONFIGS.values())
+        if key.effective and key.name not in of_topics | resolved
+        if ATTRIBUTES.get(key.name, key.name.replace(".", "_")) not in words and f'"{key.name}"' not in text
+    ]
+    assert idle == []
