@@ -93,7 +93,7 @@ class OpenFiles:
 
     def __init__(self, disk: Disk, files_max: int | None = None) -> None:
         self.disk = disk
-        self.files_max = files_max if files_max is not None else _default_bound()
+        self.files_max = max(1, files_max) if files_max is not None else _default_bound()
         self._handles: OrderedDict[FileHandle, None] = OrderedDict()
 
     def __len__(self) -> int:
