@@ -38,7 +38,7 @@ test: check ## every check and every test
 check: setup ## lint, format, types, and the rules of the house (tests/tidy)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict src bench tests/tidy
+	$(BIN)/mypy --strict src bench tests/tidy tests/bench
 	$(BIN)/python -m pytest -q tests/tidy
 
 format: setup ## let ruff mend what it can

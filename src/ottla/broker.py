@@ -168,8 +168,9 @@ class Broker:
 
     def _build_services(self, directories: LogDirectories, quorum: SingleVoter) -> Services:
         world = self._world
-        table = PartitionTable(self.config.node_id, directories.open_log, lambda error: self._directory_failed(error))
+        table = PartitionTable(self.config.node_id, directories.open_log, self._directory_failed)
         self._directories = directories
+        directories.on_failure(table.directory_failed)
         flushes = Flushes(world, table.directory_failed)
         maintenance = Maintenance(world, table, directories, flushes, lambda: self.config)
         worker = RecordWorker()
@@ -304,11 +305,12 @@ class Broker:
         for topic in self._services.partitions.topics:
             topic.set_config(resolve_topic(image.topic_configs(topic.name), self.config))
 
-    def _directory_failed(self, error: StorageError) -> None:
-        self._directories.fail(error)
+    def _directory_failed(self, error: StorageError) -> bool:
+        newly_failed = self._directories.fail(error)
         if not any(directory.online for directory in self._directories.online):
             log.critical("no log directory is left, the broker stops")
             self.failed.set()
+        return newly_failed
 
     def _metadata_failed(self, error: Exception) -> None:
         log.critical("the metadata log failed, the broker stops", reason=str(error))

@@ -15,7 +15,7 @@ from ottla.cli.output import write_pairs
 
 app = typer.Typer(add_completion=False)
 
-SHOWN_PACKAGES = ("uvloop", "msgspec", "cramjam", "google-crc32c", "numba")
+SHOWN_PACKAGES = ("uvloop", "msgspec", "cramjam", "crc32c", "numba")
 
 
 @app.command(epilog="`ottla version`, or `ottla version --all` in a bug report.")

@@ -97,7 +97,7 @@ class Admin(ClusterAdmin):
 
         created = self._cluster.retry(attempt, repeatable=False)
         if not validate_only:
-            self._await_topic(name, lambda topic: topic.has_leaders)
+            self._await_topic(name, lambda topic: topic.error is ErrorCode.NONE and topic.has_leaders)
         return created
 
     def list_topics(self, *, internal: bool = True) -> list[TopicMetadata]:
@@ -115,7 +115,7 @@ class Admin(ClusterAdmin):
         return self._cluster.topic(name)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with all its records; NotFoundError if it is not there."""
+        """Delete a topic with all its records and wait until it is gone; NotFoundError if it is not there."""
 
         def attempt() -> None:
             connection = self._cluster.controller()
@@ -131,7 +131,7 @@ class Admin(ClusterAdmin):
                 raise broker_error(result.error_code, f"cannot delete topic {name!r}", result.error_message)
 
         self._cluster.retry(attempt, repeatable=False)
-        self._cluster.forget(name)
+        self._await_topic(name, lambda topic: topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def set_partition_count(self, name: str, count: int, *, validate_only: bool = False) -> None:
         """Give a topic more partitions; `count` is what it has afterwards. Keys may move to other partitions."""
@@ -196,13 +196,13 @@ class Admin(ClusterAdmin):
             raise failure
 
     def _await_topic(self, name: str, ready: Callable[[TopicMetadata], bool]) -> None:
-        """The controller has decided; wait until the brokers know, so that the caller's next request finds it."""
+        """The controller has decided; wait until the brokers know, so that the caller's next request sees it."""
         settings = self._cluster.settings
         backoff = Backoff(settings, Deadline(min(LEADERS_WAIT_MS_MAX, settings.api_timeout_ms)))
         while True:
             self._cluster.refresh((name,))
             found = self._cluster.metadata.topics.get(name)
-            if found is not None and found.error is ErrorCode.NONE and ready(found):
+            if found is not None and ready(found):
                 return
             self._cluster.forget(name)
             if not backoff.wait():

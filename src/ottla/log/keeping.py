@@ -180,6 +180,8 @@ class KeptLog(ReadableLog):
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.epochs.truncate_from_start(offset)
+            if self.active.tail is not None:
+                self.active.tail.begin_at(offset)
 
     def _set_segments(self, segments: list[Segment]) -> None:
         self.segments = segments

@@ -56,9 +56,13 @@ class Tail:
     def trim(self) -> None:
         """Forget the older half."""
         half = len(self.positions) // 2
-        self.start = self.last_offsets[half - 1] + 1
+        self.begin_at(self.last_offsets[half - 1] + 1)
         del self.last_offsets[:half]
         del self.positions[:half]
+
+    def begin_at(self, offset: int) -> None:
+        """Know nothing before `offset`: the log begins there now, or there are too many batches."""
+        self.start = max(self.start, offset)
 
     def position_of(self, offset: int, end: int) -> int:
         """Where the first batch that reaches `offset` begins; `end` if none does."""

@@ -61,9 +61,9 @@ async def compact_log(
                 replaced += await _put_in_place(log, job, group, disk, offload)
         return Round(await working, replaced)
     finally:
-        if not working.done():
-            working.cancel()
-            await asyncio.wait([working])
+        working.cancel()
+        # Also takes note of how the work ended, if putting in place ended before it.
+        await asyncio.gather(working, return_exceptions=True)
 
 
 async def _put_in_place(

@@ -8,7 +8,7 @@ from uuid import UUID
 from ottla.core.controller.commands import AnswerT, Command
 from ottla.core.controller.controller import Controller
 from ottla.model.configs.resolve import BrokerConfig
-from ottla.model.errors import ApiError, ErrorCode, StorageError
+from ottla.model.errors import ApiError, ErrorCode, OttlaError, StorageError
 from ottla.runtime.quorum import MetadataQuorum
 
 
@@ -34,7 +34,7 @@ class ControllerDriver:
             if decision.records:
                 try:
                     committed = self._quorum.write(decision.records)
-                except (ApiError, StorageError):
+                except OttlaError:
                     # Nothing was written, so nothing was decided.
                     self._controller = Controller(before, self._config, self._new_uuid)
                     raise

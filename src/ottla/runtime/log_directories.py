@@ -14,7 +14,7 @@ What an editor must keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -48,7 +48,9 @@ class LogDirectories:
         "_corrupt",
         "_counts",
         "_deleting",
+        "_failed",
         "_known_at_start",
+        "_on_failure",
         "_places",
         "_removals",
         "_world",
@@ -61,6 +63,7 @@ class LogDirectories:
 
     def __init__(self, world: World, files: OpenFiles, producer_id_expiration_ms: int) -> None:
         self._world = world
+        self._on_failure: Callable[[StorageError], object] = self.fail
         self.files = files
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.cluster_id = ""
@@ -71,6 +74,7 @@ class LogDirectories:
         self._places: dict[TopicPartition, LogDirectory] = {}
         self._counts: dict[LogDirectory, int] = {}
         self._known_at_start: frozenset[TopicPartition] = frozenset()
+        self._failed: set[LogDirectory] = set()
         self._corrupt: dict[TopicPartition, str] = {}
         self._deleting: dict[TopicPartition, asyncio.Future[list[str]]] = {}
         self._removals: set[asyncio.Future[None]] = set()
@@ -118,6 +122,10 @@ class LogDirectories:
     @property
     def was_clean(self) -> bool:
         return all(directory.was_clean for directory in self.online)
+
+    def on_failure(self, listener: Callable[[StorageError], object]) -> None:
+        """Who is to hear of a failure that happens in here; the listener calls `fail`."""
+        self._on_failure = listener
 
     def find_partitions(self, image: MetadataImage) -> None:
         """Learn which partition lies where; what the metadata does not know is set aside. runs in a thread"""
@@ -209,16 +217,17 @@ class LogDirectories:
         self._places[tp] = directory
         self._counts[directory] += 1
 
-    def fail(self, error: StorageError) -> LogDirectory | None:
-        """Take the directory that an error names offline; returns it if it was online before."""
+    def fail(self, error: StorageError) -> bool:
+        """Take the directory that an error names offline; False if it was offline already."""
         for directory in self.online:
             if error.directory == directory.path or error.directory.startswith(directory.path + "/"):
-                if not directory.online:
-                    return None
+                if directory in self._failed:
+                    return False
+                self._failed.add(directory)
                 directory.fail(str(error))
                 log.error("log directory is offline from now on", directory=directory.path, reason=str(error))
-                return directory
-        return None
+                return True
+        return False
 
     # -- deletion
 
@@ -248,7 +257,7 @@ class LogDirectories:
             async with self._checkpoint_locks[directory]:
                 return await self._world.offload.run(directory.begin_deletions, logs, self._world.new_uuid)
         except StorageError as error:
-            self.fail(error)
+            self._on_failure(error)
             return []
         finally:
             for tp, _ in logs:

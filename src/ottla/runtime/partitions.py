@@ -49,7 +49,7 @@ class PartitionTable:
         self,
         node_id: int,
         open_log: Callable[[Partition, TopicConfig], PartitionLog],
-        on_directory_failed: Callable[[StorageError], None],
+        on_directory_failed: Callable[[StorageError], bool],
     ) -> None:
         self._node_id = node_id
         self._by_name: dict[str, HostedTopic] = {}
@@ -90,7 +90,8 @@ class PartitionTable:
 
     def directory_failed(self, error: StorageError) -> None:
         """A log directory went offline: its logs are let go, so that each later touch answers KAFKA_STORAGE_ERROR."""
-        self._on_directory_failed(error)
+        if not self._on_directory_failed(error):
+            return  # It was offline before, and its logs were let go then.
         for partition in self:
             log = partition.log_or_none
             if log is not None and log.directory.startswith(error.directory.rstrip("/") + "/"):

@@ -175,7 +175,7 @@ class SingleVoter:
         await self._store_state()
         self._write_leader_change()
         if loaded.is_new:
-            self.write(BOOTSTRAP_RECORDS)
+            await self.write(BOOTSTRAP_RECORDS)
         await self.settled()
 
     async def close(self) -> None:
@@ -221,7 +221,8 @@ class SingleVoter:
     def write(self, records: Sequence[Record]) -> asyncio.Future[int]:
         now_ms = self._world.clock.now_ms()
         batch = build_batch(records, base_offset=self.next_offset, leader_epoch=self.epoch, now_ms=now_ms)
-        return self._write_batch(batch, records, now_ms)
+        # Whoever stops waiting must not take the commit away from others that wait for it.
+        return asyncio.shield(self._write_batch(batch, records, now_ms))
 
     def _write_leader_change(self) -> asyncio.Future[int]:
         now_ms = self._world.clock.now_ms()

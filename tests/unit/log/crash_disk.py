@@ -155,6 +155,14 @@ class CrashDisk:
         after.durable_directories = dict(after.directories)
         return after
 
+    def crash_with_everything(self) -> CrashDisk:
+        """A crash that takes nothing: the files as everybody saw them, and no mark of a clean stop."""
+        after = CrashDisk()
+        after.directories = dict(self.directories)
+        after.files = {path: Inode(bytes(inode.data)) for path, inode in self.files.items()}
+        after.durable, after.durable_directories = dict(after.files), dict(after.directories)
+        return after
+
     # -- the Disk protocol
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> MemoryFile:

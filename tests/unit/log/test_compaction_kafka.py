@@ -1,6 +1,6 @@
 """Apache Kafka's own tool reads a cleaned segment and finds nothing wrong with it or its indexes.
 
-Needs Java, and Kafka's jars in the directory that `OTTLA_KAFKA_JARS` names.
+Needs Java and Kafka's jars: KAFKA_JARS names the directory that holds them, or KAFKA_HOME an installation.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ottla.wire.compression import Codec
 from ottla.wire.records import Record, build_batch
 from tests.unit.log.files_of_batches import FilesOfBatches
 
-JARS = os.environ.get("OTTLA_KAFKA_JARS", "")
+JARS = os.environ.get("KAFKA_JARS") or os.path.join(os.environ.get("KAFKA_HOME", "/nonexistent"), "libs")
 
 pytestmark = pytest.mark.skipif(
-    not (JARS and shutil.which("java")), reason="needs Java and OTTLA_KAFKA_JARS, a directory with Kafka's jars"
+    not os.path.isdir(JARS) or shutil.which("java") is None, reason="needs java, and KAFKA_JARS or KAFKA_HOME"
 )
 
 

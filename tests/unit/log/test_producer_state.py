@@ -102,8 +102,8 @@ def test_an_idle_producer_expires_but_not_with_a_transaction_open() -> None:
     log.write(0, producer_id=1)
     log.write(0, producer_id=2, transactional=True)
     log.write(0, producer_id=3)
-    assert log.states.expire(1001 + 50, 51) == 0
-    assert log.states.expire(1001 + 51, 51) == 1
+    assert log.states.expire(1050, 51) == 0
+    assert log.states.expire(1051, 51) == 1
     assert [producer.producer_id for producer in log.states.active_producers()] == [2, 3]
 
 
@@ -180,7 +180,8 @@ def test_a_snapshot_carries_everything_but_older_batches(actions: list[tuple[str
         open_ = producer is not None and producer.transaction_first_offset is not None
         sequence = producer.next_sequence if producer is not None and producer.epoch == epoch else 0
         if action in ("write", "transactional"):
-            log.write(sequence, 2, epoch=epoch, producer_id=producer_id, transactional=action == "transactional" or open_)
+            transactional = action == "transactional" or open_
+            log.write(sequence, 2, epoch=epoch, producer_id=producer_id, transactional=transactional)
         elif action in ("commit", "abort"):
             log.end_transaction(commit=action == "commit", epoch=epoch, producer_id=producer_id)
         elif not open_:
@@ -192,4 +193,4 @@ def test_a_snapshot_carries_everything_but_older_batches(actions: list[tuple[str
     assert restored.first_unstable_offset == log.states.first_unstable_offset
     for before, after in zip(log.states.active_producers(), restored.active_producers(), strict=True):
         assert after.next_sequence == before.next_sequence
-        assert after.batches == before.batches[-1:]
+        assert [batch[:4] for batch in after.batches] == [batch[:4] for batch in before.batches[-1:]]

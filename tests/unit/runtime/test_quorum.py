@@ -183,6 +183,20 @@ def test_a_second_command_sees_the_first_before_the_disk_has_it(tmp_path: Path) 
     asyncio.run(scenario())
 
 
+def test_a_client_that_goes_away_takes_nobody_with_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as (node, controller):
+            gone = asyncio.ensure_future(create(controller, "a"))
+            waiting = asyncio.ensure_future(create(controller, "a"))
+            await asyncio.sleep(0)
+            gone.cancel()
+            [answer] = await waiting
+            assert answer.outcome.code is ErrorCode.TOPIC_ALREADY_EXISTS
+            assert set(node.quorum.image.topics) == {"a"}
+
+    asyncio.run(scenario())
+
+
 def test_a_failed_sync_is_final(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as (node, controller):

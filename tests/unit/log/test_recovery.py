@@ -1,0 +1,237 @@
+"""After an unclean stop: what is torn goes, what was safe stays, and what cannot be right is not hidden."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.log.partition_log import PartitionLog
+from ottla.model.configs.resolve import TopicConfig
+from ottla.model.errors import CorruptLogError
+from ottla.wire.batch import read_header
+from tests.unit.log.crash_disk import CrashDisk
+from tests.unit.log.support import NOW_MS, ProducerFields, append, batch_of, check_indexes, open_log, read_all
+
+DIRECTORY = "/data/orders-3"
+CONFIG = TopicConfig(index_interval_bytes=200)
+
+
+def written(segments: int = 1, batches: int = 10) -> tuple[CrashDisk, PartitionLog]:
+    """Batches of two records each, ten to a segment unless told otherwise."""
+    disk = CrashDisk()
+    disk.makedirs("/data")
+    log = open_log(disk, DIRECTORY, config=CONFIG)
+    for segment in range(segments):
+        if segment:
+            log.roll(NOW_MS)
+        for number in range(batches):
+            sequence = 2 * (segment * batches + number)
+            batch = batch_of(2, timestamp=NOW_MS + sequence, producer=ProducerFields(1, 0, sequence))
+            append(log, batch, leader_epoch=segment)
+    log.active.seal()
+    return disk, log
+
+
+def reopen(disk: CrashDisk, *, recovery_point: int = 0, clean: bool = False, log_start_offset: int = 0) -> PartitionLog:
+    return open_log(
+        disk.crash_with_everything(),
+        DIRECTORY,
+        config=CONFIG,
+        clean=clean,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+    )
+
+
+def log_file(base_offset: int) -> str:
+    return f"{DIRECTORY}/{base_offset:020d}.log"
+
+
+def test_every_cut_of_the_last_batches_leaves_the_whole_ones_before() -> None:
+    disk, log = written()
+    batches = read_all(log)
+    size = log.active.size
+    ends = [sum(map(len, batches[: number + 1])) for number in range(len(batches))]
+    for cut in range(ends[6], size + 1):
+        copy = disk.crash_with_everything()
+        copy.open(log_file(0)).truncate(cut)
+        recovered = reopen(copy)
+        kept = sum(end <= cut for end in ends)
+        assert recovered.log_end_offset == 2 * kept
+        assert recovered.active.log.get().size() == (ends[kept - 1] if kept else 0)
+        check_indexes(recovered)
+        assert recovered.producers.active_producers()[0].next_sequence == 2 * kept
+
+
+def test_a_tail_of_zeros_is_a_torn_write() -> None:
+    disk, log = written()
+    disk.open(log_file(0)).pwrite(bytes(5000), log.active.size)
+    recovered = reopen(disk, recovery_point=20)
+    assert recovered.log_end_offset == 20
+    assert recovered.active.log.get().size() == log.active.size
+
+
+@pytest.mark.parametrize("damage", ["crc", "length", "magic", "offset", "negative delta"])
+def test_the_log_ends_at_the_first_bad_batch(damage: str) -> None:
+    disk, log = written()
+    batch = read_all(log)[6]
+    position = log.active.tail.positions[6] if log.active.tail else 0
+    bad = bytearray(batch)
+    if damage == "crc":
+        bad[-1] ^= 1
+    elif damage == "length":
+        bad[8:12] = (1 << 30).to_bytes(4, "big")
+    elif damage == "magic":
+        bad[16] = 1
+    elif damage == "offset":
+        bad[0:8] = (3).to_bytes(8, "big")
+    else:
+        bad[23:27] = b"\xff\xff\xff\xff"
+    disk.open(log_file(0)).pwrite(bytes(bad), position)
+    recovered = reopen(disk, recovery_point=12)
+    assert recovered.log_end_offset == 12
+    assert len(read_all(recovered)) == 6
+    check_indexes(recovered)
+    with pytest.raises(CorruptLogError, match="everything below offset 13 was safe"):
+        reopen(disk, recovery_point=13)
+
+
+def test_a_log_that_lost_what_was_safe_is_not_hidden() -> None:
+    disk, log = written()
+    disk.open(log_file(0)).truncate(log.active.tail.positions[5] if log.active.tail else 0)
+    assert reopen(disk, recovery_point=10).log_end_offset == 10
+    with pytest.raises(CorruptLogError, match="ends at offset 10"):
+        reopen(disk, recovery_point=11)
+
+
+def test_segments_after_a_bad_batch_go_with_it() -> None:
+    disk, _ = written(segments=3)
+    disk.open(log_file(20)).pwrite(b"\xff", 200)
+    recovered = reopen(disk)
+    assert [segment.base_offset for segment in recovered.segments] == [0, 20]
+    assert recovered.log_end_offset == 22
+    assert recovered.epochs.latest == 1
+    append(recovered, batch_of(1))
+    assert recovered.log_end_offset == 23
+
+
+def test_a_segment_below_the_recovery_point_is_not_read() -> None:
+    disk, _ = written(segments=3)
+    disk.open(log_file(0)).pwrite(b"\xff", 150)
+    assert reopen(disk, recovery_point=41).log_end_offset == 60
+
+
+@pytest.mark.parametrize("lost", [".index", ".timeindex", ".log"])
+def test_a_crash_while_a_segment_is_made_is_repaired(lost: str) -> None:
+    disk, log = written(segments=2)
+    log.roll(NOW_MS)
+    disk.remove(f"{DIRECTORY}/{40:020d}{lost}")
+    for clean in (True, False):
+        recovered = reopen(disk, clean=clean, recovery_point=40)
+        assert recovered.log_end_offset == 40
+        append(recovered, batch_of(1))
+        recovered.close()
+        check_indexes(recovered)
+
+
+@pytest.mark.parametrize("kind", [".index", ".timeindex"])
+def test_lost_indexes_are_made_anew(kind: str) -> None:
+    disk, log = written(segments=3, batches=30)
+    for base in (0, 60, 120):
+        disk.remove(f"{DIRECTORY}/{base:020d}{kind}")
+    for clean in (True, False):
+        recovered = reopen(disk, clean=clean, recovery_point=180)
+        check_indexes(recovered)
+        assert read_all(recovered) == read_all(log)
+
+
+def test_an_index_that_was_preallocated_by_kafka_is_made_anew() -> None:
+    disk, _ = written(batches=30)
+    for kind in (".index", ".timeindex"):
+        file = disk.open(f"{DIRECTORY}/{0:020d}{kind}")
+        file.pwrite(bytes(10_000), file.size())
+    for clean in (True, False):
+        recovered = reopen(disk, clean=clean)
+        check_indexes(recovered)
+        assert recovered.active.indexes.offsets.count > 5
+
+
+def test_an_index_without_its_segment_goes() -> None:
+    disk, _ = written()
+    disk.open(f"{DIRECTORY}/{500:020d}.index", create=True)
+    copy = disk.crash_with_everything()
+    open_log(copy, DIRECTORY, clean=True)
+    assert not copy.exists(f"{DIRECTORY}/{500:020d}.index")
+
+
+def test_a_lost_segment_ends_the_log_before_the_gap() -> None:
+    disk, _ = written(segments=3)
+    for kind in (".log", ".index", ".timeindex"):
+        disk.remove(f"{DIRECTORY}/{20:020d}{kind}")
+    recovered = reopen(disk)
+    assert [segment.base_offset for segment in recovered.segments] == [0]
+    assert recovered.log_end_offset == 20
+
+
+def test_a_torn_snapshot_costs_a_replay_and_no_producer() -> None:
+    disk, log = written(segments=3)
+    for base in (20, 40):
+        disk.open(f"{DIRECTORY}/{base:020d}.snapshot").truncate(30)
+    for clean in (True, False):
+        recovered = reopen(disk, clean=clean, recovery_point=60)
+        assert recovered.producers.to_snapshot() == log.producers.to_snapshot()
+
+
+def test_a_clean_log_that_is_torn_after_all_is_recovered() -> None:
+    disk, log = written()
+    disk.open(log_file(0)).pwrite(b"torn", log.active.size)
+    assert reopen(disk, clean=True, recovery_point=20).log_end_offset == 20
+
+
+def test_a_log_that_starts_after_its_end_begins_anew_at_its_start() -> None:
+    disk, _ = written(segments=2)
+    disk.open(log_file(20)).truncate(0)
+    for clean in (True, False):
+        recovered = reopen(disk, clean=clean, log_start_offset=33, recovery_point=40 if clean else 20)
+        assert (recovered.log_start_offset, recovered.log_end_offset) == (33, 33)
+        assert [segment.base_offset for segment in recovered.segments] == [33]
+        assert append(recovered, batch_of(1)).base_offset == 33
+
+
+def test_the_recovery_point_moves_only_with_a_sync() -> None:
+    disk, _ = written(segments=2)
+    recovered = reopen(disk, recovery_point=20)
+    assert recovered.recovery_point == 20
+    assert reopen(disk, clean=True, recovery_point=20).recovery_point == 40
+
+
+def test_an_unclean_start_reads_from_the_recovery_point_on_and_a_clean_one_only_the_tail() -> None:
+    disk, log = written(segments=3, batches=300)
+    log.close()
+    size = log.active.size
+    copy = disk.crash_with_everything()
+    open_log(copy, DIRECTORY, config=CONFIG, clean=True)
+    assert copy.bytes_read < 8000
+    copy = disk.crash_with_everything()
+    recovered = open_log(copy, DIRECTORY, config=CONFIG, clean=False, recovery_point=1300)
+    assert recovered.log_end_offset == 1800
+    assert size < copy.bytes_read < 2.5 * size
+
+
+def test_batches_larger_than_a_read_are_checked_whole() -> None:
+    disk = CrashDisk()
+    disk.makedirs("/data")
+    log = open_log(disk, DIRECTORY)
+    for _ in range(3):
+        append(log, batch_of(1, value=bytes(3_000_000)))
+    assert reopen(disk).log_end_offset == 3
+    disk.open(log_file(0)).pwrite(b"x", log.active.size - 7)
+    assert reopen(disk).log_end_offset == 2
+
+
+def test_epochs_are_taken_from_the_batches() -> None:
+    disk, _ = written(segments=3)
+    recovered = reopen(disk)
+    assert [tuple(entry) for entry in recovered.epochs.entries] == [(0, 0), (1, 20), (2, 40)]
+    for batch in read_all(recovered):
+        header = read_header(batch)
+        assert recovered.epochs.epoch_of(header.base_offset) == header.partition_leader_epoch
