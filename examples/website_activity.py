@@ -126,7 +126,8 @@ def stream(bootstrap_servers: str, visits: int, console: Console) -> tuple[Truth
     deadline = started + SECONDS_MAX
     share = visits // PRODUCERS
     threads = [
-        threading.Thread(target=write_views, args=(bootstrap_servers, number, share, truth)) for number in range(PRODUCERS)
+        threading.Thread(target=write_views, args=(bootstrap_servers, number, share, truth))
+        for number in range(PRODUCERS)
     ]
     threads.append(
         threading.Thread(target=count_views, args=(bootstrap_servers, share * PRODUCERS, observed, deadline))
@@ -187,7 +188,9 @@ def main() -> int:
     began = time.monotonic()
     with ottla.Server(process=True) as server:
         start_seconds = time.monotonic() - began
-        console.print(f"A broker is ready on {server.bootstrap_servers} after {start_seconds:.2f} s, with its data in a temporary directory.")
+        console.print(
+            f"A broker is ready on {server.bootstrap_servers} after {start_seconds:.2f} s, with its data in a temporary directory."
+        )
         admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(10)
         truth, observed, seconds = stream(server.bootstrap_servers, visits, console)

@@ -16,7 +16,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -74,8 +74,6 @@ class BrokerOptions:
     port: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     metrics_port: int | None = None
-    log_format: Literal["console", "json"] = "console"
-    log_level: str = "info"
 
 
 class Broker:
@@ -138,6 +136,7 @@ class Broker:
         quorum = await self._start_quorum(files, directories)
         await world.offload.run(directories.find_partitions, quorum.image)
         services = self._build_services(directories, quorum)
+        await self._serve_metrics(services)
         started_ms = world.clock.now_ms()
         recovered = await directories.recover(services.partitions, self.config.num_recovery_threads_per_data_dir)
         if recovered:
@@ -150,7 +149,6 @@ class Broker:
         for listener in self._listeners:
             listener.accept()
         self._is_ready = True
-        await self._serve_metrics(services)
 
     async def _start_quorum(self, files: OpenFiles, directories: LogDirectories) -> SingleVoter:
         metadata_directory = next(d for d in directories.online if d.path == self.config.metadata_log_dir)
@@ -265,7 +263,9 @@ class Broker:
             return
         from ottla.server.http import MetricsServer
 
-        self._metrics_server = MetricsServer(services, "127.0.0.1", self._metrics_port, lambda: self._is_ready)
+        self._metrics_server = MetricsServer(
+            services, "127.0.0.1", self._metrics_port, lambda: self._is_ready, listeners=self._listeners
+        )
         self._metrics_port = await self._metrics_server.start()
         self._closing.push_async_callback(self._metrics_server.stop)
 
@@ -317,9 +317,7 @@ class Broker:
         self.failed.set()
 
 
-def _with_flags(
-    properties: Mapping[str, str], data: str | None, host: str | None, port: int | None
-) -> dict[str, str]:
+def _with_flags(properties: Mapping[str, str], data: str | None, host: str | None, port: int | None) -> dict[str, str]:
     """The properties with what --data, --host and --port say over them."""
     merged = dict(properties)
     if data is not None:
@@ -353,10 +351,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run_broker(options: BrokerOptions) -> int:
-    """Run a broker until SIGTERM or SIGINT; returns the exit code."""
-    from ottla.logs import configure
-
-    configure(options.log_format, options.log_level)
+    """Run a broker until SIGTERM or SIGINT; returns the exit code. The log is set up by the caller, before this file loads."""
     sys.setswitchinterval(0.001)  # A thread that computes gives way to the loop within this time.
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:

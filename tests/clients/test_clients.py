@@ -126,7 +126,9 @@ def test_admin_client_creates_grows_alters_and_deletes_topics(ottla_server: ottl
     assert len(admin.list_topics("grows", timeout=10).topics["grows"].partitions) == 2
 
 
-def test_offsets_are_found_by_timestamp_through_compressed_batches(ottla_server: ottla.Server, ottla_topic: str) -> None:
+def test_offsets_are_found_by_timestamp_through_compressed_batches(
+    ottla_server: ottla.Server, ottla_topic: str
+) -> None:
     now_ms = int(time.time() * 1000) - 100_000
     producer = Producer(
         {"bootstrap.servers": ottla_server.bootstrap_servers, "compression.type": "zstd", "linger.ms": 50}

@@ -30,7 +30,9 @@ def tools(server: ottla.Server) -> KafkaTools:
 
 @pytest.fixture(scope="module")
 def topic(tools: KafkaTools) -> str:
-    created = tools.ask(TOPICS, "--create", "--topic", "orders", "--partitions", "3", "--config", "retention.ms=100000000")
+    created = tools.ask(
+        TOPICS, "--create", "--topic", "orders", "--partitions", "3", "--config", "retention.ms=100000000"
+    )
     assert "Created topic orders" in created
     lines = "".join(f"key-{number}\tvalue-{number}\n" for number in range(50))
     properties = ("--reader-property", "parse.key=true")
@@ -91,7 +93,9 @@ def test_log_directories_quorum_features_and_cluster_are_described(
     tools: KafkaTools, topic: str, server: ottla.Server
 ) -> None:
     assert str(server.data) in tools.ask("org.apache.kafka.tools.LogDirsCommand", "--describe")
-    assert "LeaderId:               1" in tools.ask("org.apache.kafka.tools.MetadataQuorumCommand", "describe", "--status")
+    assert "LeaderId:               1" in tools.ask(
+        "org.apache.kafka.tools.MetadataQuorumCommand", "describe", "--status"
+    )
     assert "metadata.version" in tools.ask("org.apache.kafka.tools.FeatureCommand", "describe")
     assert "Cluster ID:" in tools.run(
         "org.apache.kafka.tools.ClusterTool", "cluster-id", "--bootstrap-server", server.bootstrap_servers
@@ -118,7 +122,9 @@ def test_dump_log_reads_segments_indexes_snapshots_and_metadata(tools: KafkaTool
             *("--producer-props", f"bootstrap.servers={other.bootstrap_servers}", "enable.idempotence=true"),
         )
     partition = tmp_path / "data" / "dumped-0"
-    files = ",".join(str(path) for path in sorted(partition.iterdir()) if path.suffix in (".log", ".index", ".timeindex"))
+    files = ",".join(
+        str(path) for path in sorted(partition.iterdir()) if path.suffix in (".log", ".index", ".timeindex")
+    )
     dumped = tools.run("org.apache.kafka.tools.DumpLogSegments", "--files", files, "--deep-iteration")
     assert "isvalid: false" not in dumped
     assert "Found timestamp mismatch" not in dumped
@@ -128,5 +134,7 @@ def test_dump_log_reads_segments_indexes_snapshots_and_metadata(tools: KafkaTool
     snapshot = next(partition.glob("*.snapshot"))
     assert "producerId: 0" in tools.run("org.apache.kafka.tools.DumpLogSegments", "--files", str(snapshot))
     metadata = next((tmp_path / "data" / "__cluster_metadata-0").glob("*.log"))
-    records = tools.run("org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(metadata))
+    records = tools.run(
+        "org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(metadata)
+    )
     assert '"type":"TOPIC_RECORD"' in records

@@ -28,7 +28,9 @@ def free_port() -> int:
 
 def _serve(data: str, port: int, properties: dict[str, str], log_path: str) -> None:
     from ottla.broker import BrokerOptions, run_broker
+    from ottla.logs import configure
 
+    configure("console", "info")
     descriptor = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)

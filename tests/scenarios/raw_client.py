@@ -103,7 +103,9 @@ class RawClient:
     def values(self, topic: str, offset: int = 0) -> list[bytes | None]:
         """The values from `offset` on that one fetch gives."""
         self._correlation += 1
-        request = fetch_client.fetch_request([(topic, [FetchPartition(0, -1, offset, -1, -1, 10 << 20)])], max_wait_ms=0)
+        request = fetch_client.fetch_request(
+            [(topic, [FetchPartition(0, -1, offset, -1, -1, 10 << 20)])], max_wait_ms=0
+        )
         self.send_frame(request_header(FETCH, 12, self._correlation, "raw") + fetch_client.encode_request(12, request))
         frame = memoryview(self.receive_frame())
         _, position = parse_response_header(FETCH, 12, frame)

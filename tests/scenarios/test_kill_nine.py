@@ -1,4 +1,4 @@
-"""kill -9 in the middle of writes, again and again: every acknowledged record is there, once, at the offset that was answered."""
+"""kill -9 in the middle of writes, again and again: what was acknowledged is there, once, at the answered offset."""
 
 from __future__ import annotations
 

@@ -94,7 +94,9 @@ def test_log_append_time_is_the_brokers(topic: Topic) -> None:
         assert before <= timestamp <= time.time() * 1000 + 1000
 
 
-@pytest.mark.parametrize(("codec", "number"), [("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4), ("uncompressed", 0)])
+@pytest.mark.parametrize(
+    ("codec", "number"), [("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4), ("uncompressed", 0)]
+)
 def test_the_topics_compression_wins_over_the_producers(topic: Topic, codec: str, number: int) -> None:
     topic.configure(compression_type=codec)
     values = [b"value %d" % n * 20 for n in range(50)]
@@ -118,7 +120,10 @@ def test_a_timestamp_far_from_now_is_refused(topic: Topic) -> None:
     failures: list[object] = []
     producer = Producer({"bootstrap.servers": topic.server.bootstrap_servers})
     producer.produce(
-        topic.name, b"from tomorrow", timestamp=int(time.time() + 86_400) * 1000, on_delivery=lambda e, _: failures.append(e)
+        topic.name,
+        b"from tomorrow",
+        timestamp=int(time.time() + 86_400) * 1000,
+        on_delivery=lambda e, _: failures.append(e),
     )
     producer.flush(20)
 
@@ -148,4 +153,6 @@ def test_unknown_and_malformed_configs_are_refused(topic: Topic) -> None:
     with pytest.raises(KafkaException, match="INVALID_CONFIG"):
         topic.configure(retention_ms="soon")
     with pytest.raises(KafkaException, match="INVALID_CONFIG"):
-        topic.admin.create_topics([NewTopic("bad-config", 1, 1, config={"segment.bytes": "-5"})])["bad-config"].result(10)
+        topic.admin.create_topics([NewTopic("bad-config", 1, 1, config={"segment.bytes": "-5"})])["bad-config"].result(
+            10
+        )

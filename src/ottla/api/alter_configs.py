@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 async def handle(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     resources = [
-        ResourceConfigs(item.resource_type, item.resource_name, [(config.name, config.value) for config in item.configs])
+        ResourceConfigs(
+            item.resource_type, item.resource_name, [(config.name, config.value) for config in item.configs]
+        )
         for item in request.resources
     ]
     results = await ctx.services.controller.submit(AlterConfigs(resources, validate_only=request.validate_only))

@@ -25,7 +25,9 @@ def handle(ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClus
         known = request.endpoint_type == ENDPOINT_CONTROLLERS
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message="this listener serves brokers" if known else f"endpoint type {request.endpoint_type} is unknown",
+            error_message="this listener serves brokers"
+            if known
+            else f"endpoint type {request.endpoint_type} is unknown",
             endpoint_type=request.endpoint_type,
             cluster_id=image.cluster_id,
             brokers=[],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.model.errors import OttlaError
 from ottla.api.refusal import refusal
+from ottla.model.errors import OttlaError
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -44,7 +44,9 @@ def _describe(ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
                 last_sequence=producer.last_sequence,
                 last_timestamp=producer.last_timestamp,
                 coordinator_epoch=producer.coordinator_epoch,
-                current_txn_start_offset=-1 if producer.transaction_first_offset is None else producer.transaction_first_offset,
+                current_txn_start_offset=-1
+                if producer.transaction_first_offset is None
+                else producer.transaction_first_offset,
             )
             for producer in producers
         ],

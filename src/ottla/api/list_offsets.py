@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.model.errors import ApiError, ErrorCode, OttlaError
 from ottla.api.refusal import refusal
+from ottla.model.errors import ApiError, ErrorCode, OttlaError
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.model.errors import OttlaError
 from ottla.api.refusal import refusal
+from ottla.model.errors import OttlaError
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,

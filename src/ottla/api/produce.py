@@ -13,9 +13,9 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from ottla.api.refusal import refusal
-from ottla.log.partition_log import Appended
 from ottla.model.chunks import Chunks
 from ottla.model.errors import ApiError, ErrorCode, OttlaError
+from ottla.runtime.appending import Appended
 from ottla.wire import produce as codec
 from ottla.wire.batch import CODEC_MASK
 from ottla.wire.compression import Codec

@@ -74,6 +74,10 @@ def run(options: ServeOptions) -> int:
     _check_choice("--log-format", options.log_format, LOG_FORMATS)
     _check_choice("--log-level", options.log_level, LOG_LEVELS)
     properties = _properties(options)
+    from ottla.logs import configure
+
+    # Before anything else imports the logging library, which would load far more than a broker's log needs.
+    configure("json" if options.log_format == "json" else "console", options.log_level or "info")
     from ottla.broker import BrokerOptions, run_broker
 
     return run_broker(
@@ -83,8 +87,6 @@ def run(options: ServeOptions) -> int:
             host=options.host,
             port=options.port,
             metrics_port=options.metrics_port,
-            log_format="json" if options.log_format == "json" else "console",
-            log_level=options.log_level or "info",
         )
     )
 

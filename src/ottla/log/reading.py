@@ -82,7 +82,7 @@ class ReadableLog:
             return None
         segment = self.active
         tail = segment.tail
-        if tail is None or offset < tail.start or offset >= end_offset:
+        if tail is None or offset < tail.start or offset >= end_offset or offset < self.log_start_offset:
             return self._read_elsewhere(offset, max_bytes, max_offset, at_least_one)
         found = bisect_left(tail.last_offsets, offset)
         position = tail.positions[found]

@@ -203,7 +203,7 @@ class Segment:
             indexes = self._new_indexes(self.suffix)
             try:
                 indexes.load()
-            except CorruptIndexError:
+            except (CorruptIndexError, FileNotFoundError):
                 if not self.sealed:
                     raise
                 indexes = self._scanned_in_memory()
@@ -223,7 +223,7 @@ class Segment:
         times = TimeIndex(self._files.handle(self.path_of(names.TIME_INDEX)))
         try:
             times.load()
-        except CorruptIndexError:
+        except (CorruptIndexError, FileNotFoundError):
             return self.indexes.max_timestamp
         times.handle.forget()
         return times.last_key
@@ -336,9 +336,7 @@ class Segment:
         """Move all files of the segment to another suffix, the batches first."""
         disk = self._files.disk
         self.log.rename(names.segment_path(self.directory, self.base_offset, names.LOG, suffix))
-        if self._indexes is None:
-            self._indexes = self._new_indexes(self.suffix)
-        self._indexes.rename(self.directory, suffix)
+        (self._indexes or self._new_indexes(self.suffix)).rename(self.directory, suffix)
         transactions = self.path_of(names.TRANSACTION_INDEX)
         if disk.exists(transactions):
             disk.rename(

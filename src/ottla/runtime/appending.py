@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.log.partition_log import Appended
+from ottla.log.partition_log import Appended as Appended
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire import batch as record_batch
 from ottla.wire.batch import BatchHeader
@@ -79,7 +79,9 @@ class Appender:
         self, topic: HostedTopic, partition: Partition, batch: bytes, header: BatchHeader
     ) -> Awaitable[Appended]:
         if self._rewriting_bytes + len(batch) > REWRITING_BYTES_MAX:
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "too many batches wait to be validated or compressed; try again")
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT, "too many batches wait to be validated or compressed; try again"
+            )
         self._rewriting_bytes += len(batch)
         before = self._tails.get(partition)
         task = asyncio.ensure_future(self._rewrite(topic, partition, batch, header, before))

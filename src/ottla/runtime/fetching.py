@@ -129,8 +129,11 @@ class Collected:
                     dirty.pop(fetched, None)
                     dirty[fetched] = None
                 fetched.told(data.high_watermark, data.last_stable_offset, data.log_start_offset)
-            if fetched.partition is not None and isinstance(data.records, FileSlice):
-                fetched.partition.counters.bytes_out += data.records.length
+            if fetched.partition is not None:
+                counters = fetched.partition.counters
+                counters.fetch_requests += 1
+                if isinstance(data.records, FileSlice):
+                    counters.bytes_out += data.records.length
             topics.setdefault(fetched.topic, []).append(data)
         return list(topics.items())
 
@@ -185,9 +188,7 @@ class Fetches:
         for waiting in woken:
             waiting.look_again()
 
-    def _read(
-        self, fetched: FetchedPartition, room: int, limits: FetchLimits, *, at_least_one: bool
-    ) -> PartitionData:
+    def _read(self, fetched: FetchedPartition, room: int, limits: FetchLimits, *, at_least_one: bool) -> PartitionData:
         try:
             partition = fetched.partition
             if partition is None:
@@ -227,9 +228,7 @@ def _partition_data(
             )
     limit = last_stable_offset if isolation_level == READ_COMMITTED else high_watermark
     records = partition.read(fetched.fetch_offset, min(fetched.max_bytes, room), at_least_one=at_least_one, limit=limit)
-    return PartitionData(
-        fetched.index, 0, high_watermark, last_stable_offset, log.log_start_offset, None, -1, records
-    )
+    return PartitionData(fetched.index, 0, high_watermark, last_stable_offset, log.log_start_offset, None, -1, records)
 
 
 def _divergence(fetched: FetchedPartition, partition: Partition) -> EpochEndOffset | None:

@@ -130,7 +130,9 @@ class LogDirectories:
     def find_partitions(self, image: MetadataImage) -> None:
         """Learn which partition lies where; what the metadata does not know is set aside. runs in a thread"""
         self._known_at_start = frozenset(
-            TopicPartition(topic.name, index) for topic in image.topics.values() for index in range(len(topic.partitions))
+            TopicPartition(topic.name, index)
+            for topic in image.topics.values()
+            for index in range(len(topic.partitions))
         )
         for directory in self.online:
             for path in directory.pending_deletions():

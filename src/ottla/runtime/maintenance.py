@@ -7,13 +7,14 @@ the loop. A chore that fails on one partition goes on with the next. Compaction,
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from ottla.model.errors import ApiError, ErrorCode, OttlaError, StorageError
 from ottla.model.configs.resolve import LONG_MAX
+from ottla.model.errors import ApiError, ErrorCode, OttlaError, StorageError
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
@@ -110,7 +111,8 @@ class Maintenance:
         """Let a partition begin at `offset`; returns the start that is on disk then."""
         if offset < 0 or offset > partition.high_watermark:
             raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition.topic_partition} is readable up to {partition.high_watermark}"
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{partition.topic_partition} is readable up to {partition.high_watermark}",
             )
         opened = partition.log
         dropped = opened.delete_records_before(offset)
@@ -140,9 +142,9 @@ class Maintenance:
             if topic.config.flush_ms >= LONG_MAX:
                 continue
             for partition in topic.partitions:
-                if partition is not None and partition.log_or_none is not None:
-                    if partition.log_or_none.flush_ms_due(now_ms):
-                        await self._carefully(lambda due=partition: self._flushes.flush(due))  # type: ignore[misc]
+                opened = None if partition is None else partition.log_or_none
+                if partition is not None and opened is not None and opened.flush_ms_due(now_ms):
+                    await self._carefully(partial(self._flushes.flush, partition))
 
     async def checkpoint(self) -> None:
         """Sync sealed segments, so that recovery after a crash has little to read, and store how far it got."""

@@ -4,7 +4,7 @@ Theory of operation. A `Partition` is cheap until it is used: its log is opened 
 partitions cost ten thousand small objects and no files. Everything here runs on the loop.
 
 What an editor must keep true:
-- The high watermark never passes the log end, never goes back while this broker leads, and a reader never sees beyond it.
+- The high watermark never passes the log end, never goes back while this broker leads, and no reader sees beyond it.
 - An append is acknowledged only after `append` returned, and, where the topic asks for a flush, after `flush` resolved:
   the high watermark moves at that moment too, so nobody reads what a crash could still take back.
 - Watchers are told after the high watermark moved, never before.

@@ -1,7 +1,7 @@
 """The partitions that this broker hosts, as the committed metadata says.
 
-The table follows the metadata image: topics come, grow, change their config and go. Handlers find partitions here, by the
-topic's name or by its id, and get the right Kafka error when there is none.
+The table follows the metadata image: topics come, grow, change their config and go. Handlers find partitions here, by
+the topic's name or by its id, and get the right Kafka error when there is none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class HostedTopic:
 
     def set_config(self, config: TopicConfig) -> None:
         self.config = config
-        self.is_rewritten = config.record_validation_full or config.cleanup_compact or config.compression_type != "producer"
+        self.is_rewritten = (
+            config.record_validation_full or config.cleanup_compact or config.compression_type != "producer"
+        )
         """Whether records must be looked into before they are written, which happens in the record worker."""
         for partition in self.partitions:
             if partition is not None:

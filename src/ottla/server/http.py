@@ -182,8 +182,7 @@ class MetricsServer:
 
 
 def _served_apis() -> Iterable[Api]:
-    from ottla.api.table import (
-        APIS,
-    )  # Has every handler in it: loaded already where a broker runs, too much for a test.
+    # The table holds every handler: loaded already where a broker runs, too much where only this server does.
+    from ottla.api.table import APIS
 
     return APIS

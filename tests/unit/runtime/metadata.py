@@ -59,8 +59,14 @@ class FixedClock:
 class Node:
     """One node: what outlives a restart is in `path`."""
 
-    def __init__(self, path: Path, properties: dict[str, str] | None = None, disk: Disk | None = None) -> None:
-        self.offload = Inline()
+    def __init__(
+        self,
+        path: Path,
+        properties: dict[str, str] | None = None,
+        disk: Disk | None = None,
+        offload: Inline | None = None,
+    ) -> None:
+        self.offload = offload or Inline()
         self.clock = FixedClock()
         self.world = World(
             clock=self.clock,

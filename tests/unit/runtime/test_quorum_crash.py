@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -20,13 +21,30 @@ from ottla.core.controller.commands import CreateTopics, DeleteTopics, NewTopic,
 from ottla.runtime.controller import ControllerDriver
 from ottla.runtime.producer_ids import ProducerIds
 from tests.unit.runtime.forgetful_disk import ForgetfulDisk
-from tests.unit.runtime.metadata import Node
+from tests.unit.runtime.metadata import Inline, Node, P, T
 
 SMALL = {"metadata.log.max.record.bytes.between.snapshots": "3000", "internal.metadata.log.segment.bytes": "8000"}
 
 
-class PowerCut(SystemExit):
-    """Nothing of the node runs on after this: asyncio lets it through from any task."""
+class Mortal(Inline):
+    """Work that reaches the disk `steps` times; then the power goes, and nothing of the node runs on."""
+
+    def __init__(self, steps: int, power_off: Callable[[], None]) -> None:
+        super().__init__()
+        self._left = steps
+        self._power_off = power_off
+        self.dead = asyncio.Event()
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        self._left -= 1
+        if self._left == 0:
+            self._power_off()
+            self.dead.set()
+        if self._left <= 0:
+            await asyncio.get_running_loop().create_future()
+        return function(*args, **kwargs)
 
 
 class History:
@@ -44,20 +62,18 @@ class History:
         assert topics <= self.created | unsure
 
 
-async def life(path: Path, disk: ForgetfulDisk, history: History, rng: random.Random, steps: int) -> None:
-    """One life of a node: it starts, must know all it ever answered, and works until the power goes."""
-    node = Node(path, SMALL, disk)
-    offloads = 0
+async def life(path: Path, disk: ForgetfulDisk, history: History, rng: random.Random) -> None:
+    """One life of a node, until the power goes."""
+    offload = Mortal(rng.randint(1, 40), lambda: disk.power_off(str(path)))
+    work = asyncio.ensure_future(serve(Node(path, SMALL, disk, offload), history, rng))
+    death = asyncio.ensure_future(offload.dead.wait())
+    done, _ = await asyncio.wait([work, death], return_when=asyncio.FIRST_COMPLETED)
+    if work in done:
+        work.result()
 
-    def maybe_cut(name: str) -> None:
-        nonlocal offloads
-        offloads += 1
-        if offloads == steps:
-            disk.power_off(str(path))
-        if offloads >= steps:
-            raise PowerCut
 
-    node.offload.gate = maybe_cut
+async def serve(node: Node, history: History, rng: random.Random) -> None:
+    """Start, know all that was ever answered, and take commands."""
     await node.quorum.start()
     history.check(set(node.quorum.image.topics))
     assert node.quorum.epoch > history.epochs[-1]
@@ -95,10 +111,7 @@ def test_an_answer_outlives_any_loss_of_power(seed: int) -> None:
     history, disk = History(), ForgetfulDisk()
     try:
         for _ in range(4):
-            try:
-                asyncio.run(life(path, disk, history, rng, rng.randint(1, 40)))
-            except PowerCut:
-                continue
+            asyncio.run(life(path, disk, history, rng))
         assert len(set(history.producer_ids)) == len(history.producer_ids)
     finally:
         shutil.rmtree(path)

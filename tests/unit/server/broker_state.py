@@ -38,7 +38,7 @@ class BrokerState:
         self.logs_opened: list[tuple[str, int]] = []
         self.quorum_leader = NODE_ID
         self.directory_by_topic: dict[str, object] = {}
-        table = PartitionTable(NODE_ID, self._open_log, lambda _error: None)
+        table = PartitionTable(NODE_ID, self._open_log, lambda _error: False)
         clock = SystemClock()
         self.services = cast(
             Services,
