@@ -225,7 +225,7 @@ class LogDirectory:
         self._do(lambda: self._disk.rename(source, target))
 
     def forget(self, tp: TopicPartition) -> None:
-        """A partition is no longer this directory's to account for; its offsets leave the checkpoints when next written."""
+        """A partition is not this directory's any more; its offsets leave the checkpoints when they are next written."""
         for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks):
             offsets.pop(tp, None)
         self._unrecovered.discard(tp)
@@ -253,8 +253,8 @@ class LogDirectory:
             (HIGH_WATERMARKS, self.high_watermarks, high_watermarks),
         ):
             if news and not news.items() <= offsets.items():
+                self._write(name, {**offsets, **news})
                 offsets.update(news)
-                self._write(name, offsets)
 
     def write_checkpoints(self) -> None:
         """Write all three files as they are in memory. Blocks."""

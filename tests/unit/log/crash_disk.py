@@ -1,7 +1,7 @@
 """A disk in memory that knows what a crash may take: a durable image, and everything that was not synced since.
 
-A crash keeps any part of it that a real disk could: each sector as it was at any moment since the sync, so that one that
-never arrived reads as zeros; names of files in the order in which they changed, up to any point, or in no order at all.
+A crash keeps any part of it that a real disk could: each sector as it was at any moment since the sync, so that one
+that never arrived reads as zeros; names of files in the order in which they changed, up to any point, or in no order.
 """
 
 from __future__ import annotations

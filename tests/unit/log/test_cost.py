@@ -1,72 +1,66 @@
-"""Ten thousand partitions must stay cheap: few bytes of memory each, and no files while they are idle."""
+"""Ten thousand partitions must stay cheap: few bytes of memory each, and few open files."""
 
 from __future__ import annotations
 
 import gc
 import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
 
+from ottla.log.disk import RealDisk
 from ottla.log.handles import OpenFiles
 from ottla.log.partition_log import PartitionLog
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.ids import TopicPartition
-from tests.unit.log.crash_disk import CrashDisk
-from tests.unit.log.support import NOW_MS, ProducerFields, append, batch_of, open_log
-
-IDLE_BYTES_MAX = 5_000
-ONCE_BUSY_BYTES_MAX = 10_000
-
-
-def opened(disk: CrashDisk, files: OpenFiles, number: int) -> PartitionLog:
-    tp = TopicPartition("orders", number)
-    return open_log(disk, f"/data/{tp}", tp=tp, files=files, config=CONFIG)
-
+from tests.unit.log.support import ProducerFields, append, batch_of, open_log
 
 CONFIG = TopicConfig()
+COUNT = 100
+IDLE_BYTES_MAX = 5_000
+ONCE_BUSY_BYTES_MAX = 10_000
+OPEN_FILES = 40
 
 
-def test_idle_partitions_cost_little_memory() -> None:
-    disk = CrashDisk()
-    disk.makedirs("/data")
-    files = OpenFiles(disk, 100)
-    for number in range(200):
-        log = opened(disk, files, number)
-        append(log, batch_of(5, producer=ProducerFields(1, 0, 0)))
-        log.close()
+def opened(directory: Path, files: OpenFiles, number: int) -> PartitionLog:
+    tp = TopicPartition("orders", number)
+    return open_log(files.disk, str(directory / str(tp)), tp=tp, files=files, config=CONFIG)
+
+
+def write(log: PartitionLog, batches: int) -> None:
+    start = log.log_end_offset
+    for number in range(batches):
+        append(log, batch_of(1, producer=ProducerFields(1, 0, start + number)))
+
+
+def bytes_per_log(make: Callable[[], list[PartitionLog]]) -> float:
     gc.collect()
     tracemalloc.start()
     try:
-        logs = [opened(disk, files, number) for number in range(200)]
+        logs = make()
         gc.collect()
-        idle = tracemalloc.get_traced_memory()[0] / len(logs)
+        return tracemalloc.get_traced_memory()[0] / len(logs)
     finally:
         tracemalloc.stop()
-    assert idle < IDLE_BYTES_MAX
-    assert len(files) <= 100
 
 
-def test_partitions_that_were_busy_once_cost_little_memory() -> None:
-    disk = CrashDisk()
-    disk.makedirs("/data")
-    files = OpenFiles(disk, 100)
-    logs = [opened(disk, files, number) for number in range(50)]
-    batch = batch_of(1)
-    fed = [ProducerFields(1, 0, sequence) for sequence in range(400)]
-    for log in logs:
-        append(log, batch_of(1))
-    gc.collect()
-    tracemalloc.start()
-    try:
+def test_idle_partitions_cost_little_memory_and_few_files(tmp_path: Path) -> None:
+    files = OpenFiles(RealDisk(), OPEN_FILES)
+    for number in range(COUNT):
+        log = opened(tmp_path, files, number)
+        write(log, 5)
+        log.close(sync=False)
+    assert bytes_per_log(lambda: [opened(tmp_path, files, number) for number in range(COUNT)]) < IDLE_BYTES_MAX
+    assert len(files) <= OPEN_FILES
+
+
+def test_partitions_that_were_busy_once_cost_little_memory(tmp_path: Path) -> None:
+    files = OpenFiles(RealDisk(), OPEN_FILES)
+
+    def busy() -> list[PartitionLog]:
+        logs = [opened(tmp_path, files, number) for number in range(COUNT)]
         for log in logs:
-            for fields in fed:
-                append(log, batch_of(1, producer=fields))
-        gc.collect()
-        written = sum(inode_bytes(disk)) / len(logs)
-        busy = tracemalloc.get_traced_memory()[0] / len(logs) - written
-    finally:
-        tracemalloc.stop()
-    assert busy < ONCE_BUSY_BYTES_MAX, (busy, written, len(batch), NOW_MS)
+            write(log, 300)
+        return logs
 
-
-def inode_bytes(disk: CrashDisk) -> list[int]:
-    """What the disk in memory holds itself: it is no part of the logs."""
-    return [0 for _ in disk.files]
+    assert bytes_per_log(busy) < ONCE_BUSY_BYTES_MAX
+    assert len(files) <= OPEN_FILES

@@ -1,4 +1,4 @@
-"""What a crash may not take: everything that was synced, in order, readable, with indexes and producers that are right."""
+"""What a crash may not take: everything that was synced, in order, with indexes, producers and epochs that are right."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def test_a_failed_directory_fails_alone() -> None:
     disk.fail_syncs = lambda: None
     assert (directory.online, other.online) == (False, True)
     for attempt in (lambda: open_log(directory, disk), lambda: directory.checkpoint(recovery_points={ORDERS: 6})):
-        with pytest.raises(StorageError, match="offline: .*Input/output error"):
+        with pytest.raises(StorageError, match=r"offline: .*Input/output error"):
             attempt()
     assert not directory.mark_clean()
     directory.fail("later")

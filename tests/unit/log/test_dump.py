@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.log.disk import RealDisk
-from ottla.log.dump import dump, read_batch
+from ottla.log.dump import DumpedBatch, dump, read_batch
 from ottla.log.scan import TornBatchError
 from ottla.wire.records import iterate
 from tests.unit.log.support import append, batch_of, open_log
@@ -24,7 +24,7 @@ def test_batches_damage_and_the_torn_end_are_shown(tmp_path: Path) -> None:
     second = len(batch_of(1))
     content[second + 80] ^= 1
     path.write_bytes(content + b"torn")
-    batches = []
+    batches: list[DumpedBatch] = []
     with pytest.raises(TornBatchError, match="4 bytes are left"):
         batches.extend(dump(disk, str(path)))
     batches = []

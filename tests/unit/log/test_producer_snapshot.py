@@ -49,12 +49,12 @@ def test_an_older_snapshot_serves_when_the_newest_is_torn() -> None:
     disk, files = snapshot_files()
     for offset in (10, 30, 20):
         files.write(offset, [ENTRY._replace(last_offset=offset)])
-    assert files.offsets == (10, 20, 30)
+    assert list(files.offsets) == [10, 20, 30]
     disk.open(files.path(30)).truncate(20)
     found = files.read_latest(35)
     assert found is not None
     assert found[0] == 20
-    assert files.offsets == (10, 20)
+    assert list(files.offsets) == [10, 20]
     assert not disk.exists(files.path(30))
     assert files.read_latest(5) is None
 
@@ -64,7 +64,7 @@ def test_snapshots_of_the_future_and_of_the_deleted_past_go() -> None:
     for offset in (5, 10, 20, 30):
         files.write(offset, [])
     files.remove_outside(5, 20)
-    assert files.offsets == (10, 20)
+    assert list(files.offsets) == [10, 20]
     assert disk.listdir("/d") == ["00000000000000000010.snapshot", "00000000000000000020.snapshot"]
 
 
@@ -73,6 +73,6 @@ def test_only_snapshots_of_segments_and_of_the_end_are_kept() -> None:
     for offset in (10, 15, 20, 25, 27):
         files.write(offset, [])
     files.remove_strays([0, 10, 20])
-    assert files.offsets == (10, 20, 27)
+    assert list(files.offsets) == [10, 20, 27]
     files.remove_strays([0, 10, 40])
-    assert files.offsets == (10,)
+    assert list(files.offsets) == [10]

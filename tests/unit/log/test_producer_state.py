@@ -31,6 +31,9 @@ class Log:
         self.end += count
         return base
 
+    def unstable(self) -> int | None:
+        return self.states.first_unstable_offset
+
     def end_transaction(
         self, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0, producer_id: int = 1
     ) -> CompletedTransaction | None:
@@ -110,23 +113,23 @@ def test_an_idle_producer_expires_but_not_with_a_transaction_open() -> None:
 def test_the_last_stable_offset_waits_for_the_first_open_transaction() -> None:
     log = Log()
     log.write(0)
-    assert log.states.first_unstable_offset is None
+    assert log.unstable() is None
     first = log.write(1, transactional=True)
     log.write(0, producer_id=2, transactional=True)
-    assert log.states.first_unstable_offset == first
+    assert log.unstable() == first
     done = log.end_transaction(commit=True)
     assert done == CompletedTransaction(1, first, 3, False)
     assert log.states.last_stable_offset_after(done) == 2
     # The marker is not replicated yet.
-    assert log.states.first_unstable_offset == first
+    assert log.unstable() == first
     log.states.on_high_watermark(3)
-    assert log.states.first_unstable_offset == first
+    assert log.unstable() == first
     log.states.on_high_watermark(4)
-    assert log.states.first_unstable_offset == 2
+    assert log.unstable() == 2
     aborted = log.end_transaction(commit=False, producer_id=2)
     assert aborted == CompletedTransaction(2, 2, 4, True)
     log.states.on_high_watermark(5)
-    assert log.states.first_unstable_offset is None
+    assert log.unstable() is None
 
 
 def test_a_marker_without_a_transaction_completes_nothing() -> None:
@@ -134,7 +137,7 @@ def test_a_marker_without_a_transaction_completes_nothing() -> None:
     log.write(0)
     assert log.end_transaction(commit=True) is None
     assert log.end_transaction(commit=True, producer_id=99) is None
-    assert log.states.first_unstable_offset is None
+    assert log.unstable() is None
 
 
 def test_a_zombie_coordinator_or_producer_cannot_end_a_transaction() -> None:
@@ -190,7 +193,7 @@ def test_a_snapshot_carries_everything_but_older_batches(actions: list[tuple[str
     restored = ProducerStates()
     restored.load_snapshot(log.states.to_snapshot())
     assert restored.to_snapshot() == log.states.to_snapshot()
-    assert restored.first_unstable_offset == log.states.first_unstable_offset
+    assert restored.first_unstable_offset == log.unstable()
     for before, after in zip(log.states.active_producers(), restored.active_producers(), strict=True):
         assert after.next_sequence == before.next_sequence
         assert [batch[:4] for batch in after.batches] == [batch[:4] for batch in before.batches[-1:]]

@@ -99,7 +99,7 @@ def test_seeking_works_in_a_thread_while_the_log_grows_rolls_and_shrinks() -> No
                 assert found is None or found.offset == found.timestamp >= wanted
                 log.sync_until(end)
                 log.offset_of_max_timestamp()
-        except BaseException as problem:  # noqa: BLE001
+        except BaseException as problem:
             problems.append(problem)
 
     threads = [threading.Thread(target=seek) for _ in range(3)]

@@ -1,0 +1,95 @@
+"""A broker inside a program: comes and goes, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+import ottla
+from ottla.client.admin import Admin
+from ottla.embed import ServerError
+from ottla.model.errors import ConfigError
+from tests.scenarios.raw_client import RawClient
+
+CYCLES = 100
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def use(server: ottla.Server) -> None:
+    """Enough to have connections, logs and a topic."""
+    client = RawClient.connect(server.bootstrap_servers)
+    client.create_topic("t")
+    assert client.produce("t", b"x") == (0, 0)
+    client.close()
+
+
+def test_a_hundred_starts_and_stops_leak_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with ottla.Server() as server:
+        use(server)
+    files, threads = open_files(), threading.active_count()
+    for _ in range(CYCLES):
+        with ottla.Server() as server:
+            use(server)
+
+    assert open_files() <= files
+    assert threading.active_count() == threads
+    assert list(tmp_path.iterdir()) == [], "temporary directories are left"
+
+
+def test_async_with_works_and_config_is_kafkas() -> None:
+    async def story() -> int:
+        async with ottla.Server(config={"num.partitions": 3, "auto.create.topics.enable": True}) as server:
+            return await asyncio.to_thread(partitions_of_a_new_topic, server.bootstrap_servers)
+
+    assert asyncio.run(story()) == 3
+
+
+def partitions_of_a_new_topic(bootstrap_servers: str) -> int:
+    with Admin.connect(bootstrap_servers) as admin:
+        admin.create_topic("t")
+        return len(admin.describe_topic("t").partitions)
+
+
+def test_a_process_of_its_own_serves_and_stops() -> None:
+    with ottla.Server(process=True) as server:
+        use(server)
+        directory = server.data
+    assert not directory.exists()
+
+
+def test_portable_fallbacks_serve_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_PORTABLE", "1")
+    with ottla.Server(data=tmp_path, process=True) as server:
+        client = RawClient.connect(server.bootstrap_servers)
+        client.create_topic("t")
+        values = [b"%d" % number * 1000 for number in range(300)]
+        for value in values:
+            client.produce("t", value)
+        assert client.values("t") == values
+        client.close()
+
+
+def test_a_wrong_config_is_named() -> None:
+    with pytest.raises(ConfigError, match="no.such.key"):
+        ottla.Server(config={"no.such.key": 1}).start()
+    with pytest.raises(ServerError, match=r"log\.retention\.ms"):
+        ottla.Server(config={"log.retention.ms": "soon"}, process=True).start()
+
+
+def test_using_a_server_that_does_not_run_says_so() -> None:
+    with pytest.raises(ServerError, match="not running"):
+        _ = ottla.Server().bootstrap_servers
+
+
+@pytest.mark.parametrize("ottla_topic", [4], indirect=True)
+def test_fixtures_give_a_topic_with_as_many_partitions_as_asked(ottla_server: ottla.Server, ottla_topic: str) -> None:
+    with Admin.connect(ottla_server.bootstrap_servers) as admin:
+        assert len(admin.describe_topic(ottla_topic).partitions) == 4
