@@ -103,7 +103,9 @@ class Broker:
         """From Kafka's keys, with the directory and the address over them. ConfigError names a key that is wrong."""
         config = BrokerConfig.from_properties(_with_flags(properties, data, host, port))
         absolute = ",".join(os.path.abspath(path) for path in config.log_dirs)
-        config = config.with_static({"log.dirs": absolute})
+        config = config.with_static(
+            {"log.dirs": absolute, "metadata.log.dir": os.path.abspath(config.metadata_log_dir)}
+        )
         world = World(clock=SystemClock(), offload=Threads(), disk=RealDisk(), rng=random.Random(os.urandom(16)))
         return cls(config, world, metrics_port=metrics_port)
 

@@ -49,10 +49,22 @@ def _handle_one(
     ctx: RequestContext, acks: int, key: TopicKey, index: int, records: memoryview | None
 ) -> Chunks | Awaitable[Chunks] | None:
     """The same as `_handle_many`, for the request that is by far the most frequent one."""
-    outcome = _append(ctx.services, ctx.api_version, acks, key, index, records)
-    if type(outcome) is ProducedPartition:
-        return [codec.encode_response(ctx.api_version, ctx.correlation_id, [(key, [outcome])])]
-    return _answer_later(ctx, acks, [(key, [outcome])])
+    services, version = ctx.services, ctx.api_version
+    try:
+        topic, partition = services.partitions.leading(key, index)
+        if records is None or acks != ACKS_LEADER or version < ZSTD_SINCE:
+            records = _checked_records(topic, acks, version, records)
+        topic.counters.produce_requests += 1
+        appended = services.appender.append(topic, partition, records)
+    except OttlaError as error:
+        refused = _refused(services, index, error, len(records or b""))
+        return [codec.encode_response(version, ctx.correlation_id, [(key, [refused])])]
+    if type(appended) is Appended:
+        start = partition.log.log_start_offset
+        base_offset, _, append_time, _ = appended
+        return [codec.encode_one(version, ctx.correlation_id, key, index, base_offset, append_time, start)]
+    later = _append_later(services, partition, appended)  # type: ignore[arg-type]
+    return _answer_later(ctx, acks, [(key, [later])])
 
 
 def _handle_many(ctx: RequestContext, request: ProduceRequest) -> Chunks | Awaitable[Chunks] | None:
@@ -78,36 +90,32 @@ def _append(
     services: Services, version: int, acks: int, key: TopicKey, index: int, records: memoryview | None
 ) -> Outcome:
     try:
-        topic = services.partitions.topic(key)
-        partition = services.partitions.leader_of(topic, index)
-        if records is None:
-            raise ApiError(ErrorCode.INVALID_RECORD, "a produce request needs one record batch per partition")
-        if acks != ACKS_LEADER or version < ZSTD_SINCE:
-            _check_request(topic, acks, version, records)
+        topic, partition = services.partitions.leading(key, index)
+        records = _checked_records(topic, acks, version, records)
         topic.counters.produce_requests += 1
         appended = services.appender.append(topic, partition, records)
     except OttlaError as error:
-        return _refused(services, key, index, error, len(records or b""))
+        return _refused(services, index, error, len(records or b""))
     if type(appended) is Appended:
         return ProducedPartition(
             index, 0, appended.base_offset, appended.log_append_time_ms, partition.log.log_start_offset
         )
-    return _append_later(services, key, partition, appended)  # type: ignore[arg-type]
+    return _append_later(services, partition, appended)  # type: ignore[arg-type]
 
 
-async def _append_later(
-    services: Services, key: TopicKey, partition: Partition, appending: Awaitable[Appended]
-) -> ProducedPartition:
+async def _append_later(services: Services, partition: Partition, appending: Awaitable[Appended]) -> ProducedPartition:
     try:
         appended = await appending
     except OttlaError as error:
-        return _refused(services, key, partition.index, error, 0)
+        return _refused(services, partition.index, error, 0)
     start = partition.log.log_start_offset
     return ProducedPartition(partition.index, 0, appended.base_offset, appended.log_append_time_ms, start)
 
 
-def _check_request(topic: HostedTopic, acks: int, version: int, records: memoryview) -> None:
-    """What the request's acks and version rule out."""
+def _checked_records(topic: HostedTopic, acks: int, version: int, records: memoryview | None) -> memoryview:
+    """The records, unless the request's acks or version rule them out."""
+    if records is None:
+        raise ApiError(ErrorCode.INVALID_RECORD, "a produce request needs one record batch per partition")
     if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {acks}")
     if acks == ACKS_ALL and topic.config.min_insync_replicas > 1:
@@ -117,9 +125,10 @@ def _check_request(topic: HostedTopic, acks: int, version: int, records: memoryv
         )
     if version < ZSTD_SINCE and len(records) > CODEC_BYTE and records[CODEC_BYTE] & CODEC_MASK == Codec.ZSTD:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {ZSTD_SINCE} or later")
+    return records
 
 
-def _refused(services: Services, key: TopicKey, index: int, error: OttlaError, size: int) -> ProducedPartition:
+def _refused(services: Services, index: int, error: OttlaError, size: int) -> ProducedPartition:
     refused = refusal(services, error)
     services.metrics.produce_errors += 1
     services.metrics.bytes_rejected += size

@@ -16,6 +16,7 @@ Methods that write files block, and are for threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -29,12 +30,12 @@ from ottla.log.checkpoints import (
     write_offsets,
 )
 from ottla.log.disk import Disk, Lock
-from ottla.log.failures import NO_SPACE
+from ottla.log.failures import is_out_of_space, out_of_space
 from ottla.log.handles import OpenFiles
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_state import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ottla.model.configs.resolve import TopicConfig
-from ottla.model.errors import StorageError
+from ottla.model.errors import ApiError, StorageError
 from ottla.model.ids import TopicPartition, uuid_from_base64, uuid_to_base64
 
 META_PROPERTIES: Final = "meta.properties"
@@ -192,8 +193,7 @@ class LogDirectory:
         Its offsets leave the checkpoints before: a new partition of that name begins at 0.
         """
         target = f"{self.path}/{names.deletion_name(str(tp), unique.hex)}"
-        self.forget(tp)
-        self.write_checkpoints()
+        self._forget_durably([tp])
         if log is not None:
             log.rename_for_deletion(target)
         else:
@@ -205,9 +205,7 @@ class LogDirectory:
         self, logs: Sequence[tuple[TopicPartition, PartitionLog | None]], new_uuid: Callable[[], UUID]
     ) -> list[str]:
         """`begin_deletion` for many partitions, with the checkpoints written once. Blocks."""
-        for tp, _ in logs:
-            self.forget(tp)
-        self.write_checkpoints()
+        self._forget_durably([tp for tp, _ in logs])
         targets = []
         for tp, log in logs:
             target = f"{self.path}/{names.deletion_name(str(tp), new_uuid().hex)}"
@@ -221,11 +219,18 @@ class LogDirectory:
         self._do(lambda: self._disk.sync_dir(self.path))
         return targets
 
+    def _forget_durably(self, tps: Sequence[TopicPartition]) -> None:
+        for tp in tps:
+            self.forget(tp)
+        # On a full disk deletion must go on, since it makes room; the next checkpoint forgets them.
+        with suppress(ApiError):
+            self.write_checkpoints()
+
     def _disk_rename(self, source: str, target: str) -> None:
         self._do(lambda: self._disk.rename(source, target))
 
     def forget(self, tp: TopicPartition) -> None:
-        """A partition is not this directory's any more; its offsets leave the checkpoints when they are next written."""
+        """A partition is not this directory's any more; its offsets leave the checkpoints at their next write."""
         for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks):
             offsets.pop(tp, None)
         self._unrecovered.discard(tp)
@@ -299,10 +304,16 @@ class LogDirectory:
         """All logs are closed: let the next start trust them. False if that would be wrong. Blocks."""
         if self._unrecovered or not self.online:
             return False
-        self.write_checkpoints()
+        try:
+            self.write_checkpoints()
+            self._write_clean_mark(broker_epoch)
+        except ApiError:
+            return False
+        return True
+
+    def _write_clean_mark(self, broker_epoch: int) -> None:
         content = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
         self._do(lambda: self._disk.write_atomically(f"{self.path}/{CLEAN_SHUTDOWN}", content.encode()))
-        return True
 
     def close(self) -> None:
         """Let another broker have the directory."""
@@ -313,8 +324,9 @@ class LogDirectory:
         try:
             work()
         except OSError as error:
-            if error.errno not in NO_SPACE:
-                self.fail(str(error))
+            if is_out_of_space(error):
+                raise out_of_space(self.path, error) from error
+            self.fail(str(error))
             raise StorageError(self.path, str(error)) from error
 
 

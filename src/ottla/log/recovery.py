@@ -83,12 +83,14 @@ def load(
     log.segments = _open_segments(directory, listing, config, disk, files, now_ms)
     if not (clean and _load_closed(log)):
         clean = False
+        # A snapshot beyond was never synced, and may even be that of a past that a crash took.
+        log.snapshots.remove_outside(log_start_offset, recovery_point)
         _Recovery(log, config, disk).run()
     log.names_synced = clean and bool(log.segments)
     _begin_where_needed(log, config, files, now_ms)
     _finish(log, clean, now_ms, producer_id_expiration_ms)
     if not clean:
-        # What was removed must not come back: a snapshot of a past that is gone would be believed.
+        # What was removed must not come back when the recovery point has passed it.
         disk.sync_dir(directory)
     return log
 

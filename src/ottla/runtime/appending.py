@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.log.partition_log import Appended as Appended
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire import batch as record_batch
-from ottla.wire.batch import BatchHeader
+from ottla.wire.batch import TRANSACTIONAL_BIT, BatchHeader
 from ottla.wire.compression import Codec
 
 if TYPE_CHECKING:
@@ -63,8 +63,15 @@ class Appender:
         """Append one batch as it came from a producer; `batch` is only valid during the call."""
         header = record_batch.check(batch)
         now_ms = self._clock.now_ms()
-        check_against_config(header, topic.config, now_ms)
-        if topic.is_rewritten or partition in self._tails:
+        config = topic.config
+        if (
+            len(batch) > config.max_message_bytes
+            or header.attributes & TRANSACTIONAL_BIT
+            or header.max_timestamp - now_ms > config.timestamp_after_max_ms
+            or now_ms - header.base_timestamp > config.timestamp_before_max_ms
+        ):
+            check_against_config(header, config, now_ms)
+        if topic.is_rewritten or (self._tails and partition in self._tails):
             return self._rewrite_in_order(topic, partition, bytes(batch), header)
         appended = partition.append(batch, header, now_ms)
         if partition.high_watermark <= appended.last_offset:
@@ -137,7 +144,7 @@ def _compression_level(config: TopicConfig, codec: Codec) -> int | None:
 
 
 def check_against_config(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
-    """What the header alone shows against the topic's limits."""
+    """What the header alone shows against the topic's limits: raises if one of them is passed."""
     if header.length + record_batch.LENGTH_PREFIX_BYTES > config.max_message_bytes:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,

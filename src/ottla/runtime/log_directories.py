@@ -73,6 +73,7 @@ class LogDirectories:
         """Path and reason of those that could not be opened."""
         self._places: dict[TopicPartition, LogDirectory] = {}
         self._counts: dict[LogDirectory, int] = {}
+        """Partitions in each directory that may hold some; one that holds the metadata log alone is not among them."""
         self._known_at_start: frozenset[TopicPartition] = frozenset()
         self._failed: set[LogDirectory] = set()
         self._corrupt: dict[TopicPartition, str] = {}
@@ -105,7 +106,8 @@ class LogDirectories:
                 log.error("log directory is offline", directory=path, reason=str(error))
                 continue
             self.online.append(directory)
-            self._counts[directory] = 0
+            if path in config.log_dirs:
+                self._counts[directory] = 0
             self._checkpoint_locks[directory] = asyncio.Lock()
             self._cleaner_checkpoints[directory] = CleanerCheckpoint(disk, directory.path)
 
@@ -144,7 +146,7 @@ class LogDirectories:
                 topic = image.topics.get(found.tp.topic)
                 if topic is None or found.topic_id not in (None, topic.id):
                     self._set_aside(directory, found.tp, found.path)
-                else:
+                elif directory in self._counts:
                     self._place(found.tp, directory)
 
     def _set_aside(self, directory: LogDirectory, tp: TopicPartition, path: str) -> None:
@@ -208,7 +210,7 @@ class LogDirectories:
         if self.unopened and tp in self._known_at_start:
             offline = ", ".join(self.unopened)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} may lie in a directory that is offline: {offline}")
-        candidates = [directory for directory in self.online if directory.online]
+        candidates = [directory for directory in self._counts if directory.online]
         if not candidates:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
         directory = min(candidates, key=lambda candidate: self._counts[candidate])

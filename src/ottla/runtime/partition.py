@@ -118,7 +118,9 @@ class Partition:
             counters.messages_in += header.record_count
             counters.bytes_in += len(batch)
             if not log.flush_due():
-                self.advance(log.log_end_offset)
+                self.high_watermark = log.log_end_offset
+                if self.watchers:
+                    self.changed()
         return appended
 
     def advance(self, offset: int) -> None:

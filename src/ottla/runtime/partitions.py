@@ -76,6 +76,16 @@ class PartitionTable:
             raise _unknown_topic(key)
         return found
 
+    def leading(self, key: str | UUID, index: int) -> tuple[HostedTopic, Partition]:
+        """`topic` and `leader_of` at once, for the hot path."""
+        topic = self._by_name.get(key) or self._by_id.get(key)  # type: ignore[arg-type]
+        if topic is not None and 0 <= index < len(topic.partitions):
+            partition = topic.partitions[index]
+            if partition is not None:
+                return topic, partition
+        topic = self.topic(key)
+        return topic, self.leader_of(topic, index)
+
     def leader(self, key: str | UUID, index: int) -> Partition:
         """The partition, if this broker leads it."""
         return self.leader_of(self.topic(key), index)

@@ -85,6 +85,7 @@ class _Child:
         self.bytes_waiting = 0
         self.is_closed = False
         """Takes no more jobs."""
+        self.end_reason = "its process ended"
         self._stdin = process.stdin
         self._stdout = process.stdout
         self._loop = asyncio.get_running_loop()
@@ -137,7 +138,6 @@ class _Child:
             self._watch = self._loop.call_later(left, self._look)
 
     async def _read(self) -> None:
-        reason = "its process ended"
         try:
             while True:
                 (size,) = LENGTH.unpack(await self._stdout.readexactly(LENGTH.size))
@@ -147,10 +147,10 @@ class _Child:
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         except (MalformedMessageError, ValueError) as error:
-            reason = f"it sent nonsense: {error}"
+            self.end_reason = f"it sent nonsense: {error}"
         finally:
             self.kill()
-            self._fail_all(reason)
+            self._fail_all(self.end_reason)
             if self._watch is not None:
                 self._watch.cancel()
             await self.process.wait()
@@ -259,7 +259,7 @@ class RecordWorker:
         child = self._child
         if child is None or child.is_closed:
             child = await self._start()
-        self._check_room(child)
+        self._check_takes_jobs(child)
         job = child.send(request.id, request, on_group)
         try:
             await child.drain()
@@ -272,9 +272,12 @@ class RecordWorker:
             self._rest_later()
         return _expected(reply, expected)
 
-    def _check_room(self, child: _Child) -> None:
+    def _check_takes_jobs(self, child: _Child) -> None:
         if self._is_closed:
             raise RecordWorkerError("the broker is closing")
+        if child.is_closed:
+            # It ended before it could be asked: nobody reads its answers any more.
+            raise RecordWorkerError(child.end_reason)
         if len(child.jobs) >= self._jobs_max or child.bytes_waiting >= self._bytes_max:
             raise RecordWorkerError(f"{len(child.jobs)} jobs with {child.bytes_waiting} bytes wait already; try again")
 

@@ -34,7 +34,7 @@ from ottla.model.chunks import Chunks, FileSlice
 from ottla.model.errors import OttlaError
 from ottla.model.limits import IN_FLIGHT_REQUESTS_MAX, OUTPUT_BYTES_PAUSE, REQUEST_HEADER_BYTES_MIN
 from ottla.server.dispatch import Peer
-from ottla.server.output import FileEndedError, Flush, Output, chunks_bytes
+from ottla.server.output import JOINED_BYTES_MAX, FileEndedError, Flush, Output
 from ottla.server.platform import read_through
 from ottla.server.receive import LARGE_REST_BYTES, LENGTH_BYTES, RECEIVE_TURN_BYTES, LargeFrame
 from ottla.server.refusals import recognise
@@ -45,8 +45,6 @@ FRAMES_PER_TURN_MAX: Final = 32
 """Requests of one client before the others have their turn."""
 LARGE_TURN_BYTES_MAX: Final = 1 << 20
 """Received of a large frame before the others have their turn."""
-JOINED_BYTES_MAX: Final = 16 * 1024
-"""An answer up to here is copied to join it to its size; a longer one goes in two pieces."""
 
 _LENGTH: Final = Struct(">i")
 _length_at: Final = _LENGTH.unpack_from
@@ -73,6 +71,7 @@ class Connection:
         "_output",
         "_owed",
         "_paused",
+        "_reading",
         "_send",
         "_share",
         "_transport",
@@ -117,6 +116,7 @@ class Connection:
         self._owed: deque[Deferred | Chunks] | None = None
         self._corked = False
         self._paused = False
+        self._reading = True
         self._writing = False
         self._warming = False
         self._output = Output(transport, share.platform, share.staging)
@@ -126,7 +126,9 @@ class Connection:
     # Reading
 
     def _readable(self) -> None:
-        if not self._alive or self._backlog:
+        if not self._alive or self._backlog or self._paused:
+            if self._paused:
+                self._stop_reading()
             return
         share = self._share
         self.active_tick = share.idle.tick
@@ -239,19 +241,17 @@ class Connection:
     def _take_answer(self, answer: Chunks | Deferred) -> None:
         """Send an answer now if nothing is in its way; else it waits for its turn."""
         output = self._output
-        if not self._owed and isinstance(answer, list):
-            if len(answer) == 1 and not self._corked and not output.pending:
-                chunk = answer[0]
-                if type(chunk) is bytes and len(chunk) < JOINED_BYTES_MAX:
-                    self._send_at_once(_length_bytes(len(chunk)) + chunk)
-                    return
-            self._queue(answer)
-            self._flush()
-        elif not self._owed and isinstance(answer, Deferred) and answer.done:
-            self._queue(answer.chunks)
-            self._flush()
-        else:
+        if self._owed:
             self._owe(answer)
+        elif isinstance(answer, Deferred):
+            if answer.done:
+                self._answer(answer.chunks)
+            else:
+                self._owe(answer)
+        elif len(answer) == 1 and not self._corked and not output.pending and type(answer[0]) is bytes:
+            self._send_bytes(answer[0])
+        else:
+            self._answer(answer)
         if self._owed or output.pending:
             self._pause_if_owed_too_much()
 
@@ -267,43 +267,50 @@ class Connection:
         owed = self._owed
         if not self._alive or owed is None:
             return
+        was_corked, self._corked = self._corked, self._corked or len(owed) > 1
         while owed:
             head = owed[0]
             if isinstance(head, list):
-                self._queue(head)
+                self._answer(head)
             elif head.done:
-                self._queue(head.chunks)
+                self._answer(head.chunks)
             else:
                 break
             owed.popleft()
+        self._corked = was_corked
         self._flush()
         self._after_progress()
 
-    def _send_at_once(self, data: bytes) -> None:
+    def _answer(self, chunks: Chunks) -> None:
+        output = self._output
+        if not chunks:
+            return
+        if self._corked or output.pending:
+            output.push_answer(chunks)
+        else:
+            try:
+                self._share.metrics.bytes_out += output.send_short(chunks)
+            except Exception as error:
+                self._broken(error)
+        self._flush()
+
+    def _send_bytes(self, body: bytes) -> None:
+        """The short way for the most common answer."""
+        if len(body) > JOINED_BYTES_MAX:
+            self._answer([body])
+            return
+        data = _length_bytes(len(body)) + body
         try:
             sent = self._send(data, 0)
         except (BlockingIOError, InterruptedError):
             sent = 0
-        except OSError:
-            self._fail()
+        except OSError as error:
+            self._broken(error)
             return
         self._share.metrics.bytes_out += sent
         if sent < len(data):
             self._output.push_bytes(data[sent:])
             self._flush()
-
-    def _queue(self, chunks: Chunks) -> None:
-        if not chunks:
-            return
-        size = _length_bytes(chunks_bytes(chunks))
-        first = chunks[0]
-        if type(first) is bytes and len(first) < JOINED_BYTES_MAX:
-            self._output.push_bytes(size + first)
-            if len(chunks) > 1:
-                self._output.push(chunks[1:])
-        else:
-            self._output.push_bytes(size)
-            self._output.push(chunks)
 
     def _uncork(self) -> None:
         self._corked = False
@@ -313,9 +320,8 @@ class Connection:
             self._after_progress()
 
     def _flush(self) -> None:
-        if self._corked or self._writing or self._warming or not self._alive:
-            return
-        self._flush_now()
+        if self._output.pending and self._alive and not (self._corked or self._writing or self._warming):
+            self._flush_now()
 
     def _writable(self) -> None:
         if self._alive:
@@ -326,9 +332,6 @@ class Connection:
     def _flush_now(self) -> None:
         try:
             outcome, sent = self._output.flush()
-        except OSError:
-            self._fail()
-            return
         except Exception as error:
             self._broken(error)
             return
@@ -369,7 +372,12 @@ class Connection:
             return
         self._paused = True
         self._share.metrics.reads_paused += 1
-        self._share.loop.remove_reader(self._fd)
+
+    def _stop_reading(self) -> None:
+        """Only when a paused client does send: one that waits for a large answer mostly does not."""
+        if self._reading:
+            self._reading = False
+            self._share.loop.remove_reader(self._fd)
 
     def _after_progress(self) -> None:
         """Something left the queues: read again if that made enough room, close if it was the last."""
@@ -382,7 +390,9 @@ class Connection:
                 self._finish()
         elif self._paused and owed <= IN_FLIGHT_REQUESTS_MAX // 2 and pending <= OUTPUT_BYTES_PAUSE // 2:
             self._paused = False
-            self._share.loop.add_reader(self._fd, self._readable)
+            if not self._reading:
+                self._reading = True
+                self._share.loop.add_reader(self._fd, self._readable)
             if self._backlog:
                 self._share.loop.call_soon(self._take_backlog)
 
@@ -403,9 +413,7 @@ class Connection:
         """Read no more, send what is owed, then close."""
         if self._alive and not self._draining:
             self._draining = True
-            if not self._paused:
-                self._paused = True
-                self._share.loop.remove_reader(self._fd)
+            self._paused = True
             self._after_progress()
 
     def close(self) -> None:
@@ -435,10 +443,10 @@ class Connection:
             self._share.loop.call_soon(self.close)
 
     def _broken(self, error: Exception) -> None:
-        """Something failed on our side: the log says what, and the client has to come again."""
-        expected = isinstance(error, OSError | OttlaError)
-        unexpected = None if expected else error
-        log.error("connection failed", peer=self.host, listener=self.listener, reason=str(error), exc_info=unexpected)
+        """The client is gone, or something failed on our side: then the log says what."""
+        if not isinstance(error, ConnectionError | TimeoutError):
+            mistake = None if isinstance(error, OSError | OttlaError) else error
+            log.error("connection failed", peer=self.host, listener=self.listener, reason=str(error), exc_info=mistake)
         self._fail()
 
     def _finish(self) -> None:

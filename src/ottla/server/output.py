@@ -16,7 +16,8 @@ What an editor must keep true:
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import Final
+from struct import Struct
+from typing import Final, cast
 
 from ottla.model.chunks import Chunk, Chunks, FileSlice
 from ottla.model.errors import OttlaError
@@ -31,6 +32,12 @@ TURN_BYTES_MAX: Final = 1 << 20
 WARM_BYTES_MAX: Final = 4 << 20
 """Read ahead by a thread at a time."""
 SENT_CHUNKS_KEPT_MAX: Final = 64
+JOINED_BYTES_MAX: Final = 16 * 1024
+"""A first piece up to here is copied to join it to its size; a longer one follows it."""
+
+_SIZE: Final = Struct(">i")
+_size_bytes: Final = _SIZE.pack
+_size_into: Final = _SIZE.pack_into
 
 
 class FileEndedError(OttlaError):
@@ -50,29 +57,74 @@ class Flush(Enum):
 class Output:
     """The answers of one connection that are on their way."""
 
-    __slots__ = ("_chunks", "_head", "_offset", "_platform", "_staging", "_transport", "_warm_bytes", "pending")
+    __slots__ = (
+        "_chunks",
+        "_has_slices",
+        "_head",
+        "_offset",
+        "_platform",
+        "_staging",
+        "_transport",
+        "_warm_bytes",
+        "pending",
+    )
 
     def __init__(self, transport: Transport, platform: Platform, staging: memoryview) -> None:
         self._transport = transport
         self._platform = platform
         self._staging = staging
         self._chunks: list[Chunk] = []
+        self._has_slices = False
         self._head = 0
         self._offset = 0
         self._warm_bytes = 0
         """Bytes from the present place on that a thread has read."""
         self.pending = 0
 
-    def push(self, chunks: Chunks) -> None:
-        for chunk in chunks:
-            length = chunk.length if isinstance(chunk, FileSlice) else len(chunk)
-            if length:
-                self._chunks.append(chunk)
-                self.pending += length
+    def push_answer(self, chunks: Chunks) -> None:
+        """Queue an answer behind its size."""
+        size = _size_bytes(chunks_bytes(chunks))
+        first = chunks[0]
+        if type(first) is bytes and len(first) <= JOINED_BYTES_MAX:
+            self.push_bytes(size + first)
+            if len(chunks) > 1:
+                self._push(chunks[1:])
+        else:
+            self.push_bytes(size)
+            self._push(chunks)
 
     def push_bytes(self, data: bytes) -> None:
         self._chunks.append(data)
         self.pending += len(data)
+
+    def send_short(self, chunks: Chunks) -> int:
+        """Send a short answer in one call if nothing waits and all of it is in memory; else queue what is left of it.
+
+        Returns how many bytes went out. Raises OSError if the client is gone.
+        """
+        staging, filled = self._staging, 4
+        for chunk in chunks:
+            if isinstance(chunk, FileSlice):
+                end = filled + chunk.length
+                if end > GATHERED_BYTES_MAX or (
+                    self._platform.read_now(chunk.file, staging[filled:end], chunk.position) != chunk.length
+                ):
+                    break
+            else:
+                end = filled + len(chunk)
+                if end > GATHERED_BYTES_MAX:
+                    break
+                staging[filled:end] = chunk
+            filled = end
+        else:
+            _size_into(staging, 0, filled - 4)
+            sent = self._send_or_none(staging[:filled])
+            if sent < filled:
+                self.push_answer(chunks)
+                self._advance(sent)
+            return sent
+        self.push_answer(chunks)
+        return 0
 
     def cold(self) -> FileSlice:
         """The range to be read by a thread, after `flush` said COLD."""
@@ -87,6 +139,7 @@ class Output:
 
     def clear(self) -> None:
         self._chunks = []
+        self._has_slices = False
         self._head = self._offset = self._warm_bytes = self.pending = 0
 
     def flush(self) -> tuple[Flush, int]:
@@ -100,15 +153,17 @@ class Output:
                 return Flush.FULL, total
             try:
                 asked, sent = self._send_some(TURN_BYTES_MAX - total)
-            except BlockingIOError:
+            except (BlockingIOError, InterruptedError):
                 return Flush.FULL, total
             if sent == WOULD_WAIT:
                 return Flush.COLD, total
-            self._advance(sent)
             total += sent
-            if sent < asked:
-                return Flush.FULL, total
-        self.clear()
+            if sent == self.pending:
+                self.clear()
+            else:
+                self._advance(sent)
+                if sent < asked:
+                    return Flush.FULL, total
         return Flush.DONE, total
 
     def _send_some(self, budget: int) -> tuple[int, int]:
@@ -136,6 +191,9 @@ class Output:
         return length, sent
 
     def _send_gathered(self) -> tuple[int, int]:
+        if not self._has_slices and not self._offset and self.pending <= STAGING_BYTES:
+            data = b"".join(cast("list[bytes]", self._chunks[self._head :]))
+            return len(data), self._transport.send(data, 0)
         filled = self._gather()
         if filled == WOULD_WAIT:
             return 0, WOULD_WAIT
@@ -160,6 +218,23 @@ class Output:
             filled += length
             offset = 0
         return filled
+
+    def _push(self, chunks: Chunks) -> None:
+        for chunk in chunks:
+            if isinstance(chunk, FileSlice):
+                length = chunk.length
+                self._has_slices = True
+            else:
+                length = len(chunk)
+            if length:
+                self._chunks.append(chunk)
+                self.pending += length
+
+    def _send_or_none(self, data: memoryview) -> int:
+        try:
+            return self._transport.send(data, 0)
+        except (BlockingIOError, InterruptedError):
+            return 0
 
     def _read(self, chunk: FileSlice, into: memoryview, offset: int, *, is_first: bool) -> bool:
         """Copy the rest of a short slice; False if it is not in memory."""

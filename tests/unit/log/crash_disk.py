@@ -66,7 +66,10 @@ class MemoryFile:
         return bytes(self._inode.data[position : position + size])
 
     def pwrite(self, data: Bytes, position: int) -> None:
-        self._disk.before_write(self._inode, bytes(data), position)
+        error = self._disk.fail_writes(len(data))
+        if error is not None:
+            self._write(bytes(data[: len(data) // 2]), position)
+            raise error
         self._write(bytes(data), position)
 
     def _write(self, data: bytes, position: int) -> None:
@@ -115,14 +118,6 @@ class CrashDisk:
         self.fail_syncs: Callable[[], OSError | None] = lambda: None
 
     # -- faults
-
-    def before_write(self, inode: Inode, data: bytes, position: int) -> None:
-        error = self.fail_writes(len(data))
-        if error is not None:
-            half = data[: len(data) // 2]
-            _resize(inode.data, max(len(inode.data), position + len(half)))
-            inode.data[position : position + len(half)] = half
-            raise error
 
     def before_sync(self) -> None:
         error = self.fail_syncs()

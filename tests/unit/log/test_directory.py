@@ -13,7 +13,7 @@ from ottla.log.disk import Disk, RealDisk
 from ottla.log.handles import OpenFiles
 from ottla.log.partition_log import PartitionLog
 from ottla.model.configs.resolve import TopicConfig
-from ottla.model.errors import StorageError
+from ottla.model.errors import ApiError, ErrorCode, StorageError
 from ottla.model.ids import TopicPartition
 from tests.unit.log.crash_disk import CrashDisk
 from tests.unit.log.support import NOW_MS, append, batch_of
@@ -198,10 +198,18 @@ def test_a_failed_directory_fails_alone() -> None:
 
 def test_a_full_directory_is_not_a_failed_one() -> None:
     disk, directory = memory_directory()
+    log = open_log(directory, disk)
     disk.fail_writes = lambda size: OSError(errno.ENOSPC, "No space left on device")
-    with pytest.raises(StorageError, match="No space left"):
+    with pytest.raises(ApiError, match="no space left") as refused:
         directory.checkpoint(recovery_points={ORDERS: 5})
+    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert directory.recovery_points == {}
+    assert not directory.mark_clean()
+    # Deletion makes room, so it works.
+    disk.remove_tree(directory.begin_deletion(ORDERS, ID, log))
     assert directory.online
+    disk.fail_writes = lambda size: None
+    directory.checkpoint(recovery_points={PAYMENTS: 5})
 
 
 def test_a_directory_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:

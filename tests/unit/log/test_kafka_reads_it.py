@@ -34,7 +34,7 @@ pytestmark = [
 
 
 def complaints(stderr: str) -> list[str]:
-    """What the tool has against our files. Of every segment, Kafka's own too, it says that -1 comes before its start."""
+    """What the tool has against our files. Of every segment, Kafka's too, it says that -1 comes before its start."""
     lines = [line for line in stderr.splitlines() if not re.fullmatch(r"  -1 is followed by \d+", line)]
     return [line for line in lines if not line.startswith("Non-consecutive offsets in ")]
 

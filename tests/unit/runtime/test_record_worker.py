@@ -284,6 +284,26 @@ def test_a_worker_that_ends_or_talks_nonsense_fails_its_jobs(code: str, reason: 
     run(scenario())
 
 
+def test_a_worker_that_is_gone_before_its_first_job_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = asyncio.create_subprocess_exec
+
+    async def start_and_outlive(*command: str, **options: Any) -> asyncio.subprocess.Process:
+        process = await start(*command, **options)
+        await process.wait()
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_and_outlive)
+
+    async def scenario() -> None:
+        worker = RecordWorker(command=impostor("pass"))
+        with pytest.raises(RecordWorkerError, match="process ended"):
+            async with asyncio.timeout(10):
+                await worker.validate(batch_of(b"k"), requires_keys=True)
+        await worker.close()
+
+    run(scenario())
+
+
 def test_a_worker_that_hangs_is_ended() -> None:
     async def scenario() -> None:
         worker = RecordWorker(command=SILENT, silence_seconds_max=0.1)

@@ -117,9 +117,9 @@ def test_everything_arrives_in_order(kinds: list[tuple[str, int]], takes: list[i
     sink = Sink(takes)
     output = make_output(sink, colds)
     half = len(chunks) // 2
-    output.push(chunks[:half])
+    output._push(chunks[:half])
     output.flush()
-    output.push(chunks[half:])
+    output._push(chunks[half:])
     assert output.pending + len(sink.taken) == chunks_bytes(chunks)
     flush_all(output)
     assert bytes(sink.taken) == b"".join(map(content, chunks))
@@ -131,7 +131,7 @@ def test_short_pieces_leave_in_one_call() -> None:
     sink = Sink()
     output = make_output(sink)
     for number in range(50):
-        output.push([b"header", FileSlice(LogFile(), number, 500)])
+        output._push([b"header", FileSlice(LogFile(), number, 500)])
     assert output.flush() == (Flush.DONE, 50 * 506)
     assert sink.calls == 1
 
@@ -139,21 +139,21 @@ def test_short_pieces_leave_in_one_call() -> None:
 def test_a_header_is_held_back_for_the_slice_behind_it() -> None:
     sink = Sink()
     output = make_output(sink, [True])
-    output.push([b"header", FileSlice(LogFile(), 0, 200_000)])
+    output._push([b"header", FileSlice(LogFile(), 0, 200_000)])
     assert output.flush() == (Flush.COLD, 6)
     assert sink.held_back
 
 
 def test_one_turn_is_bounded() -> None:
     output = make_output(Sink())
-    output.push([bytes(5 * TURN_BYTES_MAX)])
+    output._push([bytes(5 * TURN_BYTES_MAX)])
     assert output.flush() == (Flush.FULL, TURN_BYTES_MAX)
 
 
 def test_a_range_that_was_warmed_is_sent_even_if_it_is_cold_again() -> None:
     sink = Sink()
     output = make_output(sink, [True] * 2)
-    output.push([FileSlice(LogFile(), 0, 100_000)])
+    output._push([FileSlice(LogFile(), 0, 100_000)])
     assert output.flush()[0] is Flush.COLD
     output.warmed(100_000)
     assert output.flush() == (Flush.DONE, 100_000)
@@ -162,7 +162,7 @@ def test_a_range_that_was_warmed_is_sent_even_if_it_is_cold_again() -> None:
 @pytest.mark.parametrize("length", [1000, 100_000])
 def test_a_file_that_ends_early_is_an_error(length: int) -> None:
     output = make_output(Sink(), [True])
-    output.push([FileSlice(LogFile(), len(LOG), length)])
+    output._push([FileSlice(LogFile(), len(LOG), length)])
     assert output.flush()[0] is Flush.COLD
     output.warmed(length)
     with pytest.raises(FileEndedError):
@@ -172,6 +172,6 @@ def test_a_file_that_ends_early_is_an_error(length: int) -> None:
 def test_chunks_that_were_sent_are_let_go() -> None:
     """A consumer of a thousand partitions must not hold every file until the last byte."""
     output = make_output(Sink([GATHERED_BYTES_MAX] * 3))
-    output.push([bytes(500) for _ in range(1000)])
+    output._push([bytes(500) for _ in range(1000)])
     while output.flush()[0] is not Flush.DONE:
         assert len(output._chunks) <= 1000 - 64
