@@ -101,19 +101,25 @@ class RawClient:
         return header + produce_client.encode_request(version, [(topic, [(0, batch)])], acks=acks)
 
     def values(self, topic: str, offset: int = 0) -> list[bytes | None]:
-        """The values from `offset` on that one fetch gives."""
+        """The values from `offset` on, in as many fetches as it takes."""
+        values: list[bytes | None] = []
+        while True:
+            records = self._fetch(topic, offset)
+            for start, header in iterate(records):
+                batch = iterate_records(records[start : start + header.size])
+                values += [record.value for record in batch if record.offset >= offset]
+                next_offset = header.last_offset + 1
+            if not records:
+                return values
+            offset = next_offset
+
+    def _fetch(self, topic: str, offset: int) -> bytes:
         self._correlation += 1
-        request = fetch_client.fetch_request(
-            [(topic, [FetchPartition(0, -1, offset, -1, -1, 10 << 20)])], max_wait_ms=0
-        )
+        wanted = FetchPartition(0, -1, offset, -1, -1, 10 << 20)
+        request = fetch_client.fetch_request([(topic, [wanted])], max_wait_ms=0)
         self.send_frame(request_header(FETCH, 12, self._correlation, "raw") + fetch_client.encode_request(12, request))
         frame = memoryview(self.receive_frame())
         _, position = parse_response_header(FETCH, 12, frame)
         ((_, (data,)),) = fetch_client.parse_response(frame, position, 12).topics
         assert data.error_code == 0, data
-        records = bytes(data.records or b"")  # type: ignore[arg-type]
-        return [
-            record.value
-            for start, header in iterate(records)
-            for record in iterate_records(records[start : start + header.size])
-        ]
+        return bytes(data.records or b"")  # type: ignore[arg-type]

@@ -107,7 +107,10 @@ class OpenFiles:
         """Count a handle that has just opened its file, and close another one if that is one too many."""
         self._handles[handle] = None
         while len(self._handles) > self.files_max:
-            oldest, _ = self._handles.popitem(last=False)
+            try:
+                oldest, _ = self._handles.popitem(last=False)
+            except KeyError:  # Other threads have closed the rest meanwhile.
+                return
             if oldest.used or oldest is handle:
                 oldest.used = False
                 self._handles[oldest] = None

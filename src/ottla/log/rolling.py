@@ -28,6 +28,10 @@ def is_old(segment: Segment, config: TopicConfig, timestamp: int, now_ms: int) -
 
 
 def _segment_ms(segment: Segment, config: TopicConfig) -> int:
-    """`segment.ms` less the jitter, which spreads the rolls of partitions that began at one time."""
-    jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
-    return config.segment_ms - (crc32(segment.path.encode()) % jitter_ms if jitter_ms > 0 else 0)
+    """`segment.ms` less the jitter, which spreads the rolls of partitions that began at one time.
+
+    A compacted log rolls within `max.compaction.lag.ms` too: only sealed segments are cleaned.
+    """
+    segment_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.cleanup_compact else config.segment_ms
+    jitter_ms = min(config.segment_jitter_ms, segment_ms)
+    return segment_ms - (crc32(segment.path.encode()) % jitter_ms if jitter_ms > 0 else 0)

@@ -1,28 +1,21 @@
-"""Compaction of compacted topics: picks the dirtiest log, has the record worker clean it, and puts the result in place.
+"""Compaction of compacted topics: picks the dirtiest log, and carries out a round for it.
 
-One log at a time. The worker writes new segments beside the old ones; each group of them is committed in a thread and swapped
-in on the loop as soon as it is complete. Whatever fails leaves the log as it was or with some groups done, and the next round
-begins where this one got to.
+One log at a time. A round that fails leaves its log as it was, or with some segments done, and the partition rests for a
+while so that another one gets its turn. What a round is made of is in `log/compaction.py` and `compaction_round.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
-from ottla.log import replacement
-from ottla.log.compaction import (
-    CleanedGroup,
-    CompactionJob,
-    Dirtiness,
-    ProducerTail,
-    SegmentSource,
-    measure_dirtiness,
-)
-from ottla.model.errors import OttlaError
+from ottla.log.compaction import CompactionResult, Dirtiness
+from ottla.log.compaction_plan import dirtiness_of, plan_round
+from ottla.model.errors import CorruptLogError, OttlaError, StorageError
+from ottla.runtime.compaction_round import compact_log
 
 if TYPE_CHECKING:
     from ottla.model.configs.resolve import BrokerConfig
@@ -35,16 +28,23 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("ottla.compaction")
 
+REST_MS_AFTER_FAILURE: Final = 60_000
+IO_BYTES_PER_SECOND_UNLIMITED: Final = 1e300
+
 
 class _Candidate(NamedTuple):
     partition: Partition
     dirtiness: Dirtiness
 
+    @property
+    def urgency(self) -> tuple[bool, float]:
+        return self.dirtiness.overdue_ms > 0, self.dirtiness.ratio
+
 
 class Compactor:
     """Compacts, one log after the other, for as long as it runs."""
 
-    __slots__ = ("_config", "_directories", "_maintenance", "_table", "_worker", "_world", "rounds")
+    __slots__ = ("_config", "_directories", "_maintenance", "_resting", "_table", "_worker", "_world", "rounds")
 
     def __init__(
         self,
@@ -61,6 +61,8 @@ class Compactor:
         self._maintenance = maintenance
         self._worker = worker
         self._config = config
+        self._resting: dict[Partition, int] = {}
+        """Until when a partition whose round failed is left alone."""
         self.rounds = 0
 
     def start(self) -> None:
@@ -77,22 +79,26 @@ class Compactor:
         candidate = await self._dirtiest()
         if candidate is None:
             return False
+        partition = candidate.partition
         try:
             await self._compact(candidate)
+        except StorageError as error:
+            self._table.directory_failed(error)
         except (OttlaError, OSError) as error:
-            log.error("compaction failed", partition=str(candidate.partition.topic_partition), reason=str(error))
-            return False
+            if isinstance(error, CorruptLogError):
+                self._directories.set_corrupt(partition, str(error))
+            self._resting[partition] = self._world.clock.now_ms() + REST_MS_AFTER_FAILURE
+            log.error("compaction failed", partition=str(partition.topic_partition), reason=str(error))
         return True
 
     async def _dirtiest(self) -> _Candidate | None:
         now_ms = self._world.clock.now_ms()
+        self._resting = {partition: until for partition, until in self._resting.items() if until > now_ms}
         due: list[_Candidate] = []
         for topic in self._table.topics:
-            if not topic.config.cleanup_compact:
-                continue
-            for partition in topic.partitions:
+            for partition in topic.partitions if topic.config.cleanup_compact else ():
                 await asyncio.sleep(0)
-                if partition is None or partition.gone:
+                if partition is None or partition.gone or partition in self._resting:
                     continue
                 try:
                     dirtiness = self._measure(partition, now_ms)
@@ -100,91 +106,55 @@ class Compactor:
                     continue  # Offline; whoever reads or writes it is told why.
                 if dirtiness.is_due(topic.config):
                     due.append(_Candidate(partition, dirtiness))
-        return max(due, key=lambda item: (item.dirtiness.overdue_ms > 0, item.dirtiness.ratio), default=None)
+        return max(due, key=lambda candidate: candidate.urgency, default=None)
 
     def _measure(self, partition: Partition, now_ms: int) -> Dirtiness:
         opened = partition.log
         if opened.active.size and opened.roll_due(now_ms):
             opened.roll(now_ms)
-        return measure_dirtiness(
-            opened.segments,
-            opened.config,
+        return dirtiness_of(
+            opened,
             checkpoint=self._directories.cleaner_checkpoint(partition.topic_partition).get(partition.topic_partition),
-            log_start_offset=opened.log_start_offset,
-            log_end_offset=opened.log_end_offset,
             last_stable_offset=partition.last_stable_offset,
             now_ms=now_ms,
         )
 
     async def _compact(self, candidate: _Candidate) -> None:
-        partition = candidate.partition
-        job = self._job(partition, candidate.dirtiness)
-        groups: asyncio.Queue[CleanedGroup | None] = asyncio.Queue()
-        installer = asyncio.ensure_future(self._install_all(partition, groups))
-        try:
-            result = await self._worker.compact(job, groups.put_nowait)
-        finally:
-            groups.put_nowait(None)
-            await installer
-        await self._checkpoint(partition, result.first_dirty_offset)
-        self.rounds += 1
-        log.info(
-            "compacted",
-            partition=str(partition.topic_partition),
-            bytes_before=result.bytes_read,
-            bytes_after=result.bytes_written,
-            records_before=result.records_read,
-            records_after=result.records_kept,
+        partition, world = candidate.partition, self._world
+        opened, config = partition.log, self._config()
+        bytes_per_second = float(str(config.get("log.cleaner.io.max.bytes.per.second")))
+        job = plan_round(
+            opened,
+            world.disk,
+            candidate.dirtiness,
+            now_ms=world.clock.now_ms(),
+            seed=world.rng.getrandbits(63),
+            map_bytes_max=int(str(config.get("log.cleaner.dedupe.buffer.size"))),
+            io_bytes_per_second_max=0.0 if bytes_per_second > IO_BYTES_PER_SECOND_UNLIMITED else bytes_per_second,
         )
-        for fault in result.faults:
-            log.warning(
-                "a batch was kept as it is, its records are not what its header says",
-                partition=str(partition.topic_partition),
-                offset=fault.base_offset,
-                reason=fault.reason,
-            )
-
-    def _job(self, partition: Partition, dirtiness: Dirtiness) -> CompactionJob:
-        opened = partition.log
-        config = opened.config
-        return CompactionJob(
-            directory=opened.directory,
-            segments=[
-                SegmentSource(segment.base_offset, segment.size)
-                for segment in opened.segments
-                if segment.base_offset < dirtiness.first_uncleanable_offset
-            ],
-            first_dirty_offset=dirtiness.first_dirty_offset,
-            first_uncleanable_offset=dirtiness.first_uncleanable_offset,
-            now_ms=self._world.clock.now_ms(),
-            delete_retention_ms=config.delete_retention_ms,
-            segment_bytes=config.segment_bytes,
-            segment_index_bytes=config.segment_index_bytes,
-            index_interval_bytes=config.index_interval_bytes,
-            producers=[
-                ProducerTail(
-                    producer.producer_id, producer.epoch, producer.batches[-1].last_offset if producer.batches else -1
-                )
-                for producer in opened.producers.active_producers()
-            ],
-            seed=self._world.rng.getrandbits(63),
-        )
-
-    async def _install_all(self, partition: Partition, groups: asyncio.Queue[CleanedGroup | None]) -> None:
-        while (group := await groups.get()) is not None:
-            if group.is_changed and not partition.gone:
-                await self._install(partition, group)
-
-    async def _install(self, partition: Partition, group: CleanedGroup) -> None:
-        """Put one new segment into the place of the old ones it stands for."""
-        opened = partition.log
-        disk = self._world.disk
-        swapped = await self._world.offload.run(replacement.commit, disk, opened.directory, [group.base_offset])
-        old = [segment for segment in opened.segments if segment.base_offset in group.sources]
-        self._maintenance.discard(opened, opened.replace_segments(old, swapped))
-
-    async def _checkpoint(self, partition: Partition, first_dirty_offset: int) -> None:
+        done = await compact_log(opened, job, self._worker, disk=world.disk, offload=world.offload)
+        self._maintenance.discard(opened, done.replaced)
         if not partition.gone:
             checkpoint = self._directories.cleaner_checkpoint(partition.topic_partition)
-            checkpoint.advance(partition.topic_partition, first_dirty_offset)
-            await self._world.offload.run(checkpoint.write)
+            checkpoint.advance(partition.topic_partition, done.result.first_dirty_offset)
+            await world.offload.run(checkpoint.write)
+        self.rounds += 1
+        _report(partition, done.result)
+
+
+def _report(partition: Partition, result: CompactionResult) -> None:
+    log.info(
+        "compacted",
+        partition=str(partition.topic_partition),
+        bytes_before=result.bytes_read,
+        bytes_after=result.bytes_written,
+        records_before=result.records_read,
+        records_after=result.records_kept,
+    )
+    for fault in result.faults:
+        log.warning(
+            "a batch was kept as it is, its records are not what its header says",
+            partition=str(partition.topic_partition),
+            offset=fault.base_offset,
+            reason=fault.reason,
+        )

@@ -200,6 +200,12 @@ class LogDirectories:
             log.error("log is corrupt, its partition is offline", partition=str(tp), reason=str(error))
             raise
 
+    def set_corrupt(self, partition: Partition, reason: str) -> None:
+        """Take one partition offline: something that was safe on disk no longer checks out."""
+        self._corrupt[partition.topic_partition] = reason
+        partition.log_or_none = None
+        partition.changed()
+
     def directory_of(self, tp: TopicPartition) -> LogDirectory | None:
         return self._places.get(tp)
 
