@@ -1,4 +1,7 @@
-"""A test of code that talks to Kafka, with a real broker and no container. Run it with `pytest examples/test_with_a_broker.py`."""
+"""A test of code that talks to Kafka, with a real broker and no container.
+
+Run it with `pytest examples/test_with_a_broker.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""A website's activity through a broker: visitors click, the clicks are kept in order per visitor, and counted as they arrive.
+"""A website's activity through a broker: visitors click, the clicks are kept in order per visitor, and counted as
+they arrive.
 
     make demo            (or: python examples/website_activity.py --visits 50000)
 
-Starts a broker in a process of its own, creates a topic, and lets producers write page views that are keyed by visitor while a
-consumer counts them. At the end every count is compared with the truth: nothing lost, nothing twice, every visitor's views in
-order. Prints what it measured and exits non-zero if anything disagrees.
+Starts a broker in a process of its own, creates a topic, and lets producers write page views that are keyed by
+visitor while a consumer counts them. At the end every count is compared with the truth: nothing lost, nothing twice,
+every visitor's views in order. Prints what it measured and exits non-zero if anything disagrees.
 """
 
 from __future__ import annotations
@@ -188,9 +189,7 @@ def main() -> int:
     began = time.monotonic()
     with ottla.Server(process=True) as server:
         start_seconds = time.monotonic() - began
-        console.print(
-            f"A broker is ready on {server.bootstrap_servers} after {start_seconds:.2f} s, with its data in a temporary directory."
-        )
+        console.print(f"A broker is ready on {server.bootstrap_servers} after {start_seconds:.2f} s.")
         admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(10)
         truth, observed, seconds = stream(server.bootstrap_servers, visits, console)

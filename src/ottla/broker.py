@@ -1,8 +1,9 @@
 """Builds one broker from its parts; the only file that sees all of them.
 
-Order of a start: directories are taken, the metadata is brought back, partitions are found and, after an unclean stop, repaired,
-the listeners bind, the broker registers itself, and only then connections are served. Order of a stop: no new connections, owed
-answers leave, chores end, logs are closed and synced, the directories are marked clean.
+Order of a start: directories are taken, the metadata is brought back, partitions are found and, after an unclean
+stop, repaired, the listeners bind, the broker registers itself, and only then connections are served. Order of a
+stop: no new connections, owed answers leave, chores end, logs are closed and synced, the directories are marked
+clean.
 """
 
 from __future__ import annotations
@@ -361,7 +362,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run_broker(options: BrokerOptions) -> int:
-    """Run a broker until SIGTERM or SIGINT; returns the exit code. The log is set up by the caller, before this file loads."""
+    """Run a broker until SIGTERM or SIGINT; returns the exit code. The caller has set up the log."""
     sys.setswitchinterval(0.001)  # A thread that computes gives way to the loop within this time.
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:

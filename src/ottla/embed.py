@@ -3,8 +3,8 @@
     with ottla.Server() as server:
         producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap_servers})
 
-The broker runs in a thread of its own, or in a process of its own (`process=True`) where the code around it must not share
-an interpreter lock with it. Without `data` it lives in a temporary directory that goes when the server stops.
+The broker runs in a thread of its own, or in a process of its own (`process=True`) where the code around it must not
+share an interpreter lock with it. Without `data` it lives in a temporary directory that goes when the server stops.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def test_portable_fallbacks_serve_as_well(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_wrong_config_is_named() -> None:
-    with pytest.raises(ConfigError, match="no.such.key"):
+    with pytest.raises(ConfigError, match=r"no\.such\.key"):
         ottla.Server(config={"no.such.key": 1}).start()
     with pytest.raises(ServerError, match=r"log\.retention\.ms"):
         ottla.Server(config={"log.retention.ms": "soon"}, process=True).start()

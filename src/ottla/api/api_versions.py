@@ -1,7 +1,8 @@
 """ApiVersions 0-4: which APIs in which versions, and the feature levels of the cluster.
 
-A version that is not served is answered in version 0 with UNSUPPORTED_VERSION (`server.dispatch` does that), so that any client
-can find out. From version 3 on a client names itself; a name that is none is refused with INVALID_REQUEST, as Kafka does.
+A version that is not served is answered in version 0 with UNSUPPORTED_VERSION (`server.dispatch` does that), so that
+any client can find out. From version 3 on a client names itself; a name that is none is refused with INVALID_REQUEST,
+as Kafka does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""CreateTopics 2-7: each topic stands for itself. The answer leaves when the metadata is on disk and this broker serves the topic."""
+"""CreateTopics 2-7: each topic stands for itself.
+
+The answer leaves when the metadata is on disk and this broker serves the topic.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """An answer that comes later, without the cost of a task.
 
-A handler that cannot answer at once (a fetch that waits for data, a produce that waits for replicas) returns a `Deferred`.
-The connection keeps it in its queue of owed answers, so order is fixed when the request arrives and completion may come in
-any order. Completing it runs the connection's listener at once, on the loop, with no hop in between.
+A handler that cannot answer at once (a fetch that waits for data, a produce that waits for replicas) returns a
+`Deferred`. The connection keeps it in its queue of owed answers, so order is fixed when the request arrives and
+completion may come in any order. Completing it runs the connection's listener at once, on the loop, with no hop in
+between.
 """
 
 from __future__ import annotations

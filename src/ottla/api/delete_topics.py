@@ -1,4 +1,7 @@
-"""DeleteTopics 1-6: by name, or from version 6 on by id. When the answer leaves the names are free; files are removed later."""
+"""DeleteTopics 1-6: by name, or from version 6 on by id.
+
+When the answer leaves the names are free; files are removed later.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeCluster 0-2: the cluster id, the controller and the brokers. Controllers (endpoint type 2) are asked on their own listener."""
+"""DescribeCluster 0-2: the cluster id, the controller and the brokers.
+
+Controllers (endpoint type 2) are asked on their own listener.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ElectLeaders 0-2: makes the preferred replica the leader, or any that lives. Version 0 knows the preferred one only."""
+"""ElectLeaders 0-2: makes the preferred replica the leader, or any that lives.
+
+Version 0 knows the preferred one only.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Fetch 4-18: read, or wait for something to read.
 
-Sessions as KIP-227 has them; the wait ends with `min_bytes`, with an error, or after `max_wait_ms`. The first batch comes
-whole even if it is larger than the limits. From version 13 on topics go by id. Reads are of committed offsets only: nothing
-at or above the high watermark leaves. A follower's fetch (replica id 0 or more) is refused: there is no other broker yet.
+Sessions as KIP-227 has them; the wait ends with `min_bytes`, with an error, or after `max_wait_ms`. The first batch
+comes whole even if it is larger than the limits. From version 13 on topics go by id. Reads are of committed offsets
+only: nothing at or above the high watermark leaves. A follower's fetch (replica id 0 or more) is refused: there is no
+other broker yet.
 """
 
 from __future__ import annotations

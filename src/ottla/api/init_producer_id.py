@@ -1,7 +1,7 @@
 """InitProducerId 0-5: an id for an idempotent producer.
 
-Transactional producers are refused with COORDINATOR_NOT_AVAILABLE: there is no transaction coordinator yet, and clients do
-not get this far, since FindCoordinator is not offered.
+Transactional producers are refused with COORDINATOR_NOT_AVAILABLE: there is no transaction coordinator yet, and
+clients do not get this far, since FindCoordinator is not offered.
 """
 
 from __future__ import annotations

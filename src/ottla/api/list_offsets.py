@@ -1,8 +1,9 @@
-"""ListOffsets 1-11: the offset for a timestamp, or earliest, latest, of the largest timestamp, earliest local, latest tiered.
+"""ListOffsets 1-11: the offset for a timestamp, or earliest, latest, of the largest timestamp, earliest local,
+latest tiered.
 
-A lookup by timestamp finds the exact record: the time index leads to a batch, which is read and, where it is compressed,
-decompressed in a thread. Nothing at or above the high watermark is found. Without tiered storage "latest tiered" (-5) and
-"earliest pending upload" (-6) answer -1, as Kafka does.
+A lookup by timestamp finds the exact record: the time index leads to a batch, which is read and, where it is
+compressed, decompressed in a thread. Nothing at or above the high watermark is found. Without tiered storage "latest
+tiered" (-5) and "earliest pending upload" (-6) answer -1, as Kafka does.
 """
 
 from __future__ import annotations

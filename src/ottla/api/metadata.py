@@ -1,8 +1,9 @@
-"""Metadata 0-13: brokers, topics, partitions and their leaders; creates a topic that is missing, where that is allowed.
+"""Metadata 0-13: brokers, topics, partitions and their leaders; creates a topic that is missing, where that is
+allowed.
 
-A topic that is created on the way is answered at once with its leaders, where Kafka answers LEADER_NOT_AVAILABLE first and lets
-the client ask again. Topics may be asked for by id from version 10 on. Answers for very many partitions are built in a thread.
-Authorized operations are answered as "not known": there are no ACLs yet.
+A topic that is created on the way is answered at once with its leaders, where Kafka answers LEADER_NOT_AVAILABLE
+first and lets the client ask again. Topics may be asked for by id from version 10 on. Answers for very many
+partitions are built in a thread. Authorized operations are answered as "not known": there are no ACLs yet.
 """
 
 from __future__ import annotations

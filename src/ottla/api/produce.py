@@ -1,10 +1,10 @@
 """Produce 3-13: append batches.
 
-Each partition of a request stands for itself: one may be refused while the others are written. All appends are made before
-anything is answered, so order is that of arrival; an answer waits only where a topic asks for a flush or for a look into the
-records. acks=0 gets no answer; if such a request fails, its connection is closed, which is the only sign that its producer
-can get. Message formats 0 and 1 are refused with UNSUPPORTED_FOR_MESSAGE_FORMAT, zstd before version 7 with
-UNSUPPORTED_COMPRESSION_TYPE, as Kafka does.
+Each partition of a request stands for itself: one may be refused while the others are written. All appends are made
+before anything is answered, so order is that of arrival; an answer waits only where a topic asks for a flush or for a
+look into the records. acks=0 gets no answer; if such a request fails, its connection is closed, which is the only
+sign that its producer can get. Message formats 0 and 1 are refused with UNSUPPORTED_FOR_MESSAGE_FORMAT, zstd before
+version 7 with UNSUPPORTED_COMPRESSION_TYPE, as Kafka does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Writes docs/protocol-support.md from the table of APIs: `python -m ottla.api.support_page docs/protocol-support.md`."""
+"""Writes docs/protocol-support.md from the table of APIs: `python -m ottla.api.support_page docs/protocol-
+support.md`.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,19 @@ from ottla.api.entry import Api
 from ottla.api.table import APIS
 
 KAFKA_APIS: Final = {
-    "Consumer groups and offsets": "FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch, "
-    "OffsetDelete, DescribeGroups, ListGroups, DeleteGroups, ConsumerGroupHeartbeat, ConsumerGroupDescribe",
-    "Transactions": "AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit, WriteTxnMarkers, DescribeTransactions, "
-    "ListTransactions; InitProducerId with a transactional id is answered with COORDINATOR_NOT_AVAILABLE",
-    "Several brokers": "Vote, BeginQuorumEpoch, EndQuorumEpoch, FetchSnapshot, BrokerRegistration, BrokerHeartbeat, AlterPartition, "
-    "AlterPartitionReassignments, ListPartitionReassignments, AddRaftVoter, RemoveRaftVoter, Fetch by followers",
+    "Consumer groups and offsets": "FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, "
+    "OffsetFetch, OffsetDelete, DescribeGroups, ListGroups, DeleteGroups, ConsumerGroupHeartbeat, ConsumerGroupDescribe",
+    "Transactions": "AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit, WriteTxnMarkers, "
+    "DescribeTransactions, ListTransactions; InitProducerId with a transactional id is answered with "
+    "COORDINATOR_NOT_AVAILABLE",
+    "Several brokers": "Vote, BeginQuorumEpoch, EndQuorumEpoch, FetchSnapshot, BrokerRegistration, BrokerHeartbeat, "
+    "AlterPartition, AlterPartitionReassignments, ListPartitionReassignments, AddRaftVoter, RemoveRaftVoter, Fetch by "
+    "followers",
     "Security and quotas": "SaslHandshake, SaslAuthenticate, the ACL, delegation token, SCRAM and client quota APIs",
     "Share and streams groups": "all",
     "Moving replicas between directories": "AlterReplicaLogDirs",
 }
-"""What Kafka 4.3 has and Ottla has not: a client that asks for it anyway loses its connection, as with an older Kafka."""
+"""What Kafka 4.3 has and Ottla has not: who asks for it anyway loses the connection, as with an older Kafka."""
 
 
 def page() -> str:
@@ -30,7 +34,8 @@ def page() -> str:
     missing = "\n".join(f"- **{area}**: {names}." for area, names in KAFKA_APIS.items())
     return (
         "# Protocol support\n\n"
-        "Generated from `src/ottla/api/table.py` by `make docs`; do not edit. Versions are those of Apache Kafka 4.3.\n\n"
+        "Generated from `src/ottla/api/table.py` by `make docs`; do not edit. "
+        "Versions are those of Apache Kafka 4.3.\n\n"
         "| key | API | versions | needs permission for | notes |\n|---|---|---|---|---|\n"
         f"{rows}\n\n"
         "Permissions are written down, not yet enforced: there is no authentication yet.\n\n"

@@ -1,7 +1,7 @@
 """The one place that says which APIs there are.
 
-Dispatch, ApiVersions, permissions and docs/protocol-support.md are all read off this table. An API that is not in it is not
-served: a client that asks for it anyway loses its connection, as with Kafka.
+Dispatch, ApiVersions, permissions and docs/protocol-support.md are all read off this table. An API that is not in it
+is not served: a client that asks for it anyway loses its connection, as with Kafka.
 """
 
 from __future__ import annotations

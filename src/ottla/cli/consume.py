@@ -96,9 +96,7 @@ def _partitions(cluster: Cluster, topic: str, wanted: list[int] | None) -> list[
     return [TopicPartition(topic, number) for number in (sorted(set(wanted)) if wanted else known)]
 
 
-def _copy(
-    consumer: Consumer, ends: dict[TopicPartition, int] | None, count: int | None, write: Writer
-) -> None:
+def _copy(consumer: Consumer, ends: dict[TopicPartition, int] | None, count: int | None, write: Writer) -> None:
     """Records to the writer until `count` are written or, where there are ends, until each partition is there."""
     left = sys.maxsize if count is None else count
     while left > 0:

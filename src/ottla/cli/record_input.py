@@ -14,9 +14,7 @@ from ottla.cli.failures import CommandError
 
 LINE_BYTES_MAX: Final = 64 << 20
 _READ_BYTES: Final = 256 << 10
-_JSON_FIELDS: Final = frozenset(
-    {"key", "value", "headers", "partition", "timestamp", "key_encoding", "value_encoding"}
-)
+_JSON_FIELDS: Final = frozenset({"key", "value", "headers", "partition", "timestamp", "key_encoding", "value_encoding"})
 _IGNORED_JSON_FIELDS: Final = frozenset({"topic", "offset", "timestamp_type"})
 """What `ottla consume` writes and a producer cannot choose."""
 

@@ -68,9 +68,7 @@ def create(
             typer.echo(f"topic {name} exists already")
             return
     if output is Output.JSON:
-        write_json(
-            {"topic": name, "partitions": created.partitions, "replication_factor": created.replication_factor}
-        )
+        write_json({"topic": name, "partitions": created.partitions, "replication_factor": created.replication_factor})
     else:
         plural = "" if created.partitions == 1 else "s"
         typer.echo(f"created topic {name} with {created.partitions} partition{plural}")

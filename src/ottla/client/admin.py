@@ -170,9 +170,7 @@ class Admin(ClusterAdmin):
 
         return self._cluster.retry(attempt)
 
-    def _delete_on(
-        self, node_id: int, before: Mapping[TopicPartition, int], done: dict[TopicPartition, int]
-    ) -> None:
+    def _delete_on(self, node_id: int, before: Mapping[TopicPartition, int], done: dict[TopicPartition, int]) -> None:
         topics: dict[str, list[DeleteRecordsPartition]] = {}
         for partition, offset in before.items():
             entry = DeleteRecordsPartition(partition_index=partition.partition, offset=offset)

@@ -180,9 +180,7 @@ class BatchSender:
             for batch in batches:
                 self._finish(batch, Delivery(batch.partition, batch.record_count, -1, -1, None))
             return
-        pending = connection.send_raw(
-            PRODUCE_KEY, version, body, lambda answer: parse_response(answer, 0, version)
-        )
+        pending = connection.send_raw(PRODUCE_KEY, version, body, lambda answer: parse_response(answer, 0, version))
         for batch in batches:
             self._lanes[batch.partition].under_way = True
         by_partition = {batch.partition: batch for batch in batches}

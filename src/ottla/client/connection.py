@@ -164,9 +164,7 @@ class Connection:
         """Write the request; its answer comes from `receive`. Other requests may be sent in between."""
         kind = type(request)
         chosen = self.version_of(kind) if version is None else version
-        return self.send_raw(
-            _api(kind)[0], chosen, encode(request, chosen), lambda body: decode(answer, body, chosen)
-        )
+        return self.send_raw(_api(kind)[0], chosen, encode(request, chosen), lambda body: decode(answer, body, chosen))
 
     def call(self, request: Message, answer: type[R], *, timeout_ms: int | None = None) -> R:
         """One request and its answer."""

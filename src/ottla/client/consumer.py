@@ -343,4 +343,3 @@ def _consumed(partition: TopicPartition, record: Record, log_append_time: bool) 
         record.value,
         tuple(record.headers),
     )
-

@@ -321,10 +321,9 @@ class PartitionLog(KeptLog):
             self._snapshots,
             self.segments,
             log_start_offset=self.log_start_offset,
-            log_end_offset=self.log_end_offset,
-            now_ms=now_ms,
-            expiration_ms=self._producer_id_expiration_ms,
+            end_offset=self.log_end_offset,
         )
+        self.producers.expire(now_ms, self._producer_id_expiration_ms)
 
 
 def _settle_topic_id(disk: Disk, directory: str, topic_id: UUID | None) -> UUID | None:

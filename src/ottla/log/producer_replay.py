@@ -81,28 +81,27 @@ def rebuild(
     segments: Sequence[Segment],
     *,
     log_start_offset: int,
-    log_end_offset: int,
-    now_ms: int,
-    expiration_ms: int,
+    end_offset: int,
 ) -> None:
-    """State as of the end of the log: from the last good snapshot, and the batches after it."""
-    snapshots.remove_outside(log_start_offset, log_end_offset)
-    latest = snapshots.read_latest(log_end_offset)
-    offset, entries = latest if latest is not None else (log_start_offset, [])
+    """State as of `end_offset`: from the last good snapshot before it, and the batches in between."""
+    snapshots.remove_outside(log_start_offset, end_offset)
+    offset, entries = snapshots.read_latest(end_offset) or (log_start_offset, [])
     producers.load_snapshot(entries)
     for index, segment in enumerate(segments):
-        end = segments[index + 1].base_offset if index + 1 < len(segments) else log_end_offset
-        if end > offset:
-            _replay_segment(producers, segment, offset)
-    producers.expire(now_ms, expiration_ms)
+        if segment.base_offset < end_offset and (
+            index + 1 == len(segments) or segments[index + 1].base_offset > offset
+        ):
+            _replay_segment(producers, segment, offset, end_offset)
 
 
-def _replay_segment(producers: ProducerStates, segment: Segment, start_offset: int) -> None:
+def _replay_segment(producers: ProducerStates, segment: Segment, start_offset: int, end_offset: int) -> None:
     first = segment.locate(start_offset)
     if first is None:
         return
     try:
         for position, header in walk(segment.log.get(), first.position, segment.size):
+            if header.base_offset >= end_offset:
+                return
             replay(producers, header, partial(segment.batch_at, Located(position, header)))
     except TornBatchError as error:
         raise CorruptLogError(f"{segment.path}: {error}") from error

@@ -19,6 +19,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from ottla.log import names, producer_replay
 from ottla.log.disk import Disk
@@ -28,7 +29,7 @@ from ottla.log.index import CorruptIndexError
 from ottla.log.producer_state import ProducerStates
 from ottla.log.replacement import finish_interrupted, gaps_until
 from ottla.log.scan import TornBatchError
-from ottla.log.segment import Segment
+from ottla.log.segment import Located, Segment
 from ottla.log.snapshot_files import SnapshotFiles
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import CorruptLogError
@@ -51,6 +52,15 @@ class LoadedLog:
     """The directory was made just now; its own name is not synced."""
     names_synced: bool = False
     """Every name in the directory is on the medium."""
+
+    def rebuild_producers(self, end_offset: int) -> None:
+        producer_replay.rebuild(
+            self.producers,
+            self.snapshots,
+            self.segments,
+            log_start_offset=self.log_start_offset,
+            end_offset=end_offset,
+        )
 
 
 def load(
@@ -153,6 +163,7 @@ def _begin_where_needed(log: LoadedLog, config: TopicConfig, files: OpenFiles, n
         _remove(log.segments)
         log.segments = []
         log.epochs.clear()
+        log.producers.clear()
     if not log.segments:
         segment = new_segment(log.directory, log.log_start_offset, config, files, now_ms=now_ms)
         segment.create()
@@ -168,18 +179,10 @@ def _finish(log: LoadedLog, clean: bool, now_ms: int, producer_id_expiration_ms:
     log.epochs.truncate_from_start(log.log_start_offset)
     if log.snapshots.offsets:
         log.snapshots.remove_strays([segment.base_offset for segment in log.segments])
-    elif clean or log.log_end_offset == log.log_start_offset:
-        # Closed without a snapshot: nobody has ever written with a producer id, or the log is older than snapshots.
-        return
-    producer_replay.rebuild(
-        log.producers,
-        log.snapshots,
-        log.segments,
-        log_start_offset=log.log_start_offset,
-        log_end_offset=log.log_end_offset,
-        now_ms=now_ms,
-        expiration_ms=producer_id_expiration_ms,
-    )
+    if clean and log.snapshots.offsets:
+        # Without any snapshot nobody has ever written with a producer id, or the log is older than snapshots.
+        log.rebuild_producers(log.log_end_offset)
+    log.producers.expire(now_ms, producer_id_expiration_ms)
 
 
 def _remove(segments: Sequence[Segment]) -> None:
@@ -208,6 +211,7 @@ class _Recovery:
             self._check_last_synced(log.segments[first - 1])
         # The file may speak of batches that an earlier crash took; those that are here say it themselves.
         log.epochs.truncate_from_end(log.log_end_offset)
+        log.rebuild_producers(log.log_end_offset)
         for index, segment in enumerate(log.segments[first:], first):
             if self._is_after_a_hole(segment):
                 self._drop_from(index)
@@ -222,7 +226,7 @@ class _Recovery:
     def _recover(self, segment: Segment, index: int) -> bool:
         """Check every batch; False if the log ends inside of this segment."""
         log = self._log
-        log.log_end_offset, torn = segment.rebuild(check_crc=True, on_batch=self._note_epoch)
+        log.log_end_offset, torn = segment.rebuild(check_crc=True, on_batch=partial(self._note, segment))
         if torn is None:
             if segment.sealed:
                 segment.rest()
@@ -241,9 +245,12 @@ class _Recovery:
         segment.cut_back()
         segment.log.get().sync()
 
-    def _note_epoch(self, header: BatchHeader) -> None:
-        if header.partition_leader_epoch > self._log.epochs.latest:
-            self._log.epochs.assign(header.partition_leader_epoch, header.base_offset)
+    def _note(self, segment: Segment, position: int, header: BatchHeader) -> None:
+        log = self._log
+        if header.partition_leader_epoch > log.epochs.latest:
+            log.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if header.producer_id >= 0:
+            producer_replay.replay(log.producers, header, partial(segment.batch_at, Located(position, header)))
 
     def _is_after_a_hole(self, segment: Segment) -> bool:
         """Whether a crash took what was between this segment and the one before: the end of it, or whole segments."""

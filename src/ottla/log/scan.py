@@ -20,7 +20,6 @@ HEADER_WINDOW_BYTES: Final = 4096
 CRC_WINDOW_BYTES: Final = 1 << 20
 
 _LENGTH_MIN: Final = HEADER_BYTES - LENGTH_PREFIX_BYTES
-_ZEROS: Final = bytes(HEADER_BYTES)
 
 
 class TornBatchError(OttlaError):
@@ -38,41 +37,42 @@ def walk(
     """Position and header of each batch in `[position, end)`; offsets rise from `next_offset` on."""
     window_bytes = CRC_WINDOW_BYTES if check_crc else HEADER_WINDOW_BYTES
     window = memoryview(b"")
-    window_start = position
+    start = position
     while position < end:
-        at = position - window_start
+        at = position - start
         if at + HEADER_BYTES > len(window):
-            window, window_start, at = memoryview(file.pread(min(window_bytes, end - position), position)), position, 0
-        header = _checked_header(window, at, position, end, next_offset)
-        size = LENGTH_PREFIX_BYTES + header.length
+            window, start, at = memoryview(file.pread(min(window_bytes, end - position), position)), position, 0
+            if len(window) < HEADER_BYTES:
+                raise TornBatchError(position, f"{len(window)} bytes are left, a header has {HEADER_BYTES}")
+        header = read_header(window, at)
+        base_offset, length, _, magic, crc, _, last_offset_delta, *_ = header
+        size = LENGTH_PREFIX_BYTES + length
+        if (
+            magic != MAGIC
+            or length < _LENGTH_MIN
+            or size > end - position
+            or last_offset_delta < 0
+            or base_offset < next_offset
+        ):
+            raise TornBatchError(position, _why_torn(header, end - position, next_offset))
         if check_crc:
             if at + size > len(window) and size <= window_bytes:
-                window, window_start, at = (
-                    memoryview(file.pread(min(window_bytes, end - position), position)),
-                    position,
-                    0,
-                )
-            if _crc(file, window[at : at + size], position, size) != header.crc:
-                raise TornBatchError(position, f"it does not match its CRC-32C {header.crc:#010x}")
+                window, start, at = memoryview(file.pread(min(window_bytes, end - position), position)), position, 0
+            if _crc(file, window[at : at + size], position, size) != crc:
+                raise TornBatchError(position, f"it does not match its CRC-32C {crc:#010x}")
         yield position, header
-        next_offset = header.base_offset + header.last_offset_delta + 1
+        next_offset = base_offset + last_offset_delta + 1
         position += size
 
 
-def _checked_header(window: memoryview, at: int, position: int, end: int, next_offset: int) -> BatchHeader:
-    """The header, if everything about it that can be checked without the records is right."""
-    if at + HEADER_BYTES > len(window):
-        raise TornBatchError(position, f"{len(window) - at} bytes are left, a header has {HEADER_BYTES}")
-    header = read_header(window, at)
+def _why_torn(header: BatchHeader, bytes_left: int, next_offset: int) -> str:
+    if not any(header):
+        return "zeros"
     if header.magic != MAGIC or header.length < _LENGTH_MIN or header.last_offset_delta < 0:
-        if window[at : at + HEADER_BYTES] == _ZEROS:
-            raise TornBatchError(position, "zeros")
-        raise TornBatchError(position, f"magic {header.magic}, length {header.length}")
-    if LENGTH_PREFIX_BYTES + header.length > end - position:
-        raise TornBatchError(position, f"it has {header.size} bytes, but {end - position} are left")
-    if header.base_offset < next_offset:
-        raise TornBatchError(position, f"offset {header.base_offset} where {next_offset} or more must come")
-    return header
+        return f"magic {header.magic}, length {header.length}"
+    if header.size > bytes_left:
+        return f"it has {header.size} bytes, but {bytes_left} are left"
+    return f"offset {header.base_offset} where {next_offset} or more must come"
 
 
 def _crc(file: File, batch: memoryview, position: int, size: int) -> int:

@@ -306,7 +306,7 @@ class Segment:
         return self.indexes.load_tail(self.log.get(), self.size)
 
     def rebuild(
-        self, *, check_crc: bool, sync: bool = False, on_batch: Callable[[BatchHeader], None] | None = None
+        self, *, check_crc: bool, sync: bool = False, on_batch: Callable[[int, BatchHeader], None] | None = None
     ) -> tuple[int, TornBatchError | None]:
         """Walk all batches and make the indexes anew; returns the offset after the good ones and why there are no more.
 

@@ -15,7 +15,7 @@ from ottla.log.handles import OpenFiles
 from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.scan import TornBatchError, walk
 from ottla.model.ids import NO_TIMESTAMP
-from ottla.wire.batch import BatchHeader
+from ottla.wire.batch import LENGTH_PREFIX_BYTES, BatchHeader
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 REBUILDING: Final = ".tmp"
@@ -126,19 +126,21 @@ class SegmentIndexes:
         return largest == self.times.last_key and self.times.last_value >= self.offsets.last_key
 
     def scan(
-        self, file: File, size: int, *, check_crc: bool, on_batch: Callable[[BatchHeader], None] | None
+        self, file: File, size: int, *, check_crc: bool, on_batch: Callable[[int, BatchHeader], None] | None
     ) -> tuple[int, int, TornBatchError | None]:
         """Fill empty indexes from the batches. Returns the good bytes, the offset after them, and why no more."""
         good, next_offset = 0, self.base_offset
         offset_max = self.base_offset + RELATIVE_OFFSET_MAX
         try:
             for position, header in walk(file, 0, size, next_offset=self.base_offset, check_crc=check_crc):
-                if header.last_offset > offset_max:
-                    raise TornBatchError(position, f"offset {header.last_offset} is too far from {self.base_offset}")
-                self.note(header.last_offset, header.max_timestamp, position, header.size)
+                last_offset = header.base_offset + header.last_offset_delta
+                if last_offset > offset_max:
+                    raise TornBatchError(position, f"offset {last_offset} is too far from {self.base_offset}")
+                batch_bytes = LENGTH_PREFIX_BYTES + header.length
+                self.note(last_offset, header.max_timestamp, position, batch_bytes)
                 if on_batch is not None:
-                    on_batch(header)
-                good, next_offset = position + header.size, header.last_offset + 1
+                    on_batch(position, header)
+                good, next_offset = position + batch_bytes, last_offset + 1
         except TornBatchError as torn:
             return good, next_offset, torn
         return good, next_offset, None

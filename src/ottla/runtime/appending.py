@@ -2,13 +2,13 @@
 
 Theory of operation. The fast way is synchronous: check the header, append, done. Two things make it longer, and then
 `append` returns something to wait for:
-- the topic asks for a look into the records (`compression.type`, full validation, compaction's need for keys): the batch
-  goes to the record worker, another process, and is appended when it comes back;
+- the topic asks for a look into the records (`compression.type`, full validation, compaction's need for keys): the
+  batch goes to the record worker, another process, and is appended when it comes back;
 - the topic asks for a flush: the answer waits for the sync that covers the batch.
 
-What an editor must keep true: batches of one partition are appended in the order in which they arrived. Each batch of the
-long way waits for the one before it on its partition, whatever order the worker answers in, and once one batch of a
-partition is on the long way the next one takes it too.
+What an editor must keep true: batches of one partition are appended in the order in which they arrived. Each batch of
+the long way waits for the one before it on its partition, whatever order the worker answers in, and once one batch of
+a partition is on the long way the next one takes it too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Compaction of compacted topics: picks the dirtiest log, and carries out a round for it.
 
-One log at a time. A round that fails leaves its log as it was, or with some segments done, and the partition rests for a
-while so that another one gets its turn. What a round is made of is in `log/compaction.py` and `compaction_round.py`.
+One log at a time. A round that fails leaves its log as it was, or with some segments done, and the partition rests
+for a while so that another one gets its turn. What a round is made of is in `log/compaction.py` and
+`compaction_round.py`.
 """
 
 from __future__ import annotations

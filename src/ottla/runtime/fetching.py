@@ -1,13 +1,15 @@
 """Reading for consumers: what a fetch gets now, and the fetches that wait for more.
 
-Theory of operation. `Fetches.fetch` collects from the dirty partitions of a session. With enough bytes, an error or no
-time to wait the answer leaves at once. Else the fetch waits: its partitions wake the session, and all sessions that were
-woken in one turn of the loop are looked at together at the end of that turn, after the producer's answer has left.
+Theory of operation. `Fetches.fetch` collects from the dirty partitions of a session. With enough bytes, an error or
+no time to wait the answer leaves at once. Else the fetch waits: its partitions wake the session, and all sessions
+that were woken in one turn of the loop are looked at together at the end of that turn, after the producer's answer
+has left.
 
 What an editor must keep true:
 - At most one fetch waits on a session. A second one on the same session answers the first with what there is.
 - A waiting fetch is completed, timed out or cancelled, and each of the three takes it off its session.
-- Collecting has no effect on a session until the answer is really made (`_settle`), so that looking twice is harmless.
+- Collecting has no effect on a session until the answer is really made (`_settle`), so that looking twice is
+  harmless.
 """
 
 from __future__ import annotations

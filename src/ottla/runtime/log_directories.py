@@ -1,12 +1,14 @@
 """The broker's log directories: where each partition lies, and what happens to those of a directory that fails.
 
-Theory of operation. A partition is found where it was, or placed in the online directory with the fewest partitions. After a
-clean stop logs are opened at first touch. After an unclean one every log is opened, and thereby repaired, before the broker
-serves (`recover`). A directory that fails goes offline alone: its partitions answer KAFKA_STORAGE_ERROR, the others serve on.
+Theory of operation. A partition is found where it was, or placed in the online directory with the fewest partitions.
+After a clean stop logs are opened at first touch. After an unclean one every log is opened, and thereby repaired,
+before the broker serves (`recover`). A directory that fails goes offline alone: its partitions answer
+KAFKA_STORAGE_ERROR, the others serve on.
 
 What an editor must keep true:
-- A partition that may lie in a directory that could not be opened is never begun anew elsewhere: that would look like data
-  loss to its users, and be one when the directory comes back. So what the metadata knew at start is lost, not new.
+- A partition that may lie in a directory that could not be opened is never begun anew elsewhere: that would look like
+  data loss to its users, and be one when the directory comes back. So what the metadata knew at start is lost, not
+  new.
 - The checkpoint files of a directory are written by one at a time (`_checkpoint_locks`).
 - A name that is being deleted is not opened again before its directory is renamed away.
 """

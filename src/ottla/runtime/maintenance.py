@@ -1,14 +1,15 @@
 """What a broker does without being asked: retention, flushes by time, checkpoints, expiry of producers.
 
-Each chore is a loop of its own: wait, then look at the partitions a few at a time, so that ten thousand of them never hold up
-the loop. A chore that fails on one partition goes on with the next. Compaction, which is more work, has its own file.
+Each chore is a loop of its own: wait, then look at the partitions a few at a time, so that ten thousand of them never
+hold up the loop. A chore that fails on one partition goes on with the next. Compaction, which is more work, has its
+own file.
 """
 
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog

@@ -7,8 +7,7 @@ owed is sent at once; else it waits in `_owed` behind the older ones. What the s
 last one is handled.
 
 A turn is short: one receive, a bounded number of frames, a bounded number of bytes out. A client that is owed too
-much is no longer read until it has taken half of that; frames of its that were received already are kept as bytes
-(`_kept`).
+much is no longer read until it has taken half of that; frames of its that were received already wait in `_backlog`.
 
 Two ways to the end. `_fail` and `refuse` may be called from anywhere, also from inside somebody else's request whose
 answer to this client failed; so they only mark the connection, and `close` runs as a callback of its own. `drain`
@@ -36,7 +35,13 @@ from ottla.model.limits import IN_FLIGHT_REQUESTS_MAX, OUTPUT_BYTES_PAUSE, REQUE
 from ottla.server.dispatch import Peer
 from ottla.server.output import JOINED_BYTES_MAX, FileEndedError, Flush, Output
 from ottla.server.platform import read_through
-from ottla.server.receive import LARGE_REST_BYTES, LENGTH_BYTES, RECEIVE_TURN_BYTES, LargeFrame
+from ottla.server.receive import (
+    LARGE_REST_BYTES,
+    LENGTH_BYTES,
+    RECEIVE_HEAD_BYTES,
+    RECEIVE_TURN_BYTES,
+    LargeFrame,
+)
 from ottla.server.refusals import recognise
 from ottla.server.share import LoopShare
 from ottla.server.transport import Transport
@@ -60,6 +65,7 @@ class Connection:
 
     __slots__ = (
         "_alive",
+        "_ask_bytes",
         "_backlog",
         "_corked",
         "_dispatch",
@@ -110,8 +116,9 @@ class Connection:
         self._alive = True
         self._draining = False
         self._kept = b""
-        self._backlog = False
-        """Whole frames are in `_kept`, and a callback that takes them is scheduled unless reading is paused."""
+        self._backlog: memoryview | None = None
+        """Frames of an earlier turn; a callback that takes them is scheduled unless reading is paused."""
+        self._ask_bytes = RECEIVE_TURN_BYTES
         self._large: LargeFrame | None = None
         self._owed: deque[Deferred | Chunks] | None = None
         self._corked = False
@@ -126,7 +133,7 @@ class Connection:
     # Reading
 
     def _readable(self) -> None:
-        if not self._alive or self._backlog or self._paused:
+        if not self._alive or self._paused or self._backlog is not None:
             if self._paused:
                 self._stop_reading()
             return
@@ -141,9 +148,9 @@ class Connection:
             try:
                 if kept:
                     view[:kept] = self._kept
-                    count = self._transport.recv_into(view[kept:], RECEIVE_TURN_BYTES)
+                    count = self._transport.recv_into(view[kept:], self._ask_bytes)
                 else:
-                    count = self._transport.recv_into(view, RECEIVE_TURN_BYTES)
+                    count = self._transport.recv_into(view, self._ask_bytes)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
@@ -158,14 +165,12 @@ class Connection:
 
     def _take_backlog(self) -> None:
         """Go on with frames that were received in an earlier turn."""
-        if not self._alive or self._paused:
+        backlog = self._backlog
+        if backlog is None or not self._alive or self._paused:
             return
-        self._backlog = False
-        kept = self._kept
-        view = self._share.buffers.view
-        view[: len(kept)] = kept
+        self._backlog = None
         try:
-            self._take_frames(view, len(kept))
+            self._take_frames(backlog, len(backlog))
         except Exception as error:
             self._broken(error)
 
@@ -183,7 +188,8 @@ class Connection:
             if stop > end:
                 break
             if not frames_left or self._paused:
-                self._backlog = True
+                self._postpone(view[start:end])
+                start = end
                 break
             frames_left -= 1
             self._corked = end - stop > LENGTH_BYTES
@@ -198,16 +204,21 @@ class Connection:
         if self._corked or self._output.pending:
             self._uncork()
 
+    def _postpone(self, frames: memoryview) -> None:
+        """Go on with these in another turn, out of the way of the next client's input."""
+        shared = self._share.buffers.view
+        self._backlog = memoryview(bytearray(frames)) if frames.obj is shared.obj else frames
+        if not self._paused:
+            self._share.loop.call_soon(self._take_backlog)
+
     def _keep(self, rest: memoryview, wanted_bytes: int) -> None:
-        if self._backlog:
+        if len(rest) < LARGE_REST_BYTES:
             self._kept = bytes(rest)
-            if not self._paused:
-                self._share.loop.call_soon(self._take_backlog)
-        elif len(rest) < LARGE_REST_BYTES:
-            self._kept = bytes(rest)
+            self._ask_bytes = RECEIVE_TURN_BYTES
         else:
             self._kept = b""
             self._large = LargeFrame(self._share.buffers, rest, wanted_bytes)
+            self._ask_bytes = RECEIVE_HEAD_BYTES if wanted_bytes > RECEIVE_TURN_BYTES else RECEIVE_TURN_BYTES
 
     def _receive_large(self, large: LargeFrame) -> None:
         budget = LARGE_TURN_BYTES_MAX
@@ -393,7 +404,7 @@ class Connection:
             if not self._reading:
                 self._reading = True
                 self._share.loop.add_reader(self._fd, self._readable)
-            if self._backlog:
+            if self._backlog is not None:
                 self._share.loop.call_soon(self._take_backlog)
 
     # The end
@@ -428,6 +439,7 @@ class Connection:
         self._share.idle.remove(self)
         self._output.clear()
         self._kept = b""
+        self._backlog = None
         if self._large is not None:
             self._large.release()
             self._large = None
@@ -444,9 +456,10 @@ class Connection:
 
     def _broken(self, error: Exception) -> None:
         """The client is gone, or something failed on our side: then the log says what."""
-        if not isinstance(error, ConnectionError | TimeoutError):
-            mistake = None if isinstance(error, OSError | OttlaError) else error
-            log.error("connection failed", peer=self.host, listener=self.listener, reason=str(error), exc_info=mistake)
+        if not isinstance(error, OSError | OttlaError):
+            log.error("connection failed", peer=self.host, listener=self.listener, exc_info=error)
+        elif not isinstance(error, ConnectionError | TimeoutError):
+            self._share.refusals.note(self.host, self.listener, str(error), "connection failed")
         self._fail()
 
     def _finish(self) -> None:

@@ -159,9 +159,7 @@ class Dispatcher:
         except Exception as error:
             return self._error_answer(api, context, request, error, peer)
 
-    async def _finish_hot(
-        self, api: Api, context: RequestContext, result: Awaitable[Chunks], peer: Peer
-    ) -> Chunks:
+    async def _finish_hot(self, api: Api, context: RequestContext, result: Awaitable[Chunks], peer: Peer) -> Chunks:
         try:
             return await result
         except Exception as error:

@@ -45,9 +45,7 @@ def test_a_directory_that_cannot_be_written_is_a_failure(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize(("free", "health"), [(1 << 20, Health.FAIL), (1 << 30, Health.WARN), (1 << 40, Health.OK)])
-def test_a_full_disk_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, health: Health
-) -> None:
+def test_a_full_disk_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, health: Health) -> None:
     usage = SimpleNamespace(free=free, total=1 << 41)
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
     assert by_check(tmp_path)["disk space"].health is health
@@ -56,9 +54,7 @@ def test_a_full_disk_is_noticed(
 @pytest.mark.parametrize(
     ("soft", "health"), [(256, Health.WARN), (100_000, Health.OK), (resource.RLIM_INFINITY, Health.OK)]
 )
-def test_a_low_limit_of_open_files_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, soft: int, health: Health
-) -> None:
+def test_a_low_limit_of_open_files_is_noticed(monkeypatch: pytest.MonkeyPatch, soft: int, health: Health) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda which: (soft, resource.RLIM_INFINITY))
     assert check_open_files().health is health
 

@@ -72,9 +72,7 @@ def test_records_arrive_in_every_codec(cluster: Cluster, new_topic: NewTopic, co
     ],
     ids=["idempotent", "acks-all", "acks-1", "small-batches"],
 )
-def test_the_records_of_a_key_stay_in_order(
-    cluster: Cluster, new_topic: NewTopic, settings: ProducerSettings
-) -> None:
+def test_the_records_of_a_key_stay_in_order(cluster: Cluster, new_topic: NewTopic, settings: ProducerSettings) -> None:
     name = new_topic(partitions=3)
     with Producer(cluster, settings) as producer:
         for number in range(300):

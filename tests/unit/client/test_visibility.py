@@ -20,9 +20,7 @@ def data(offset: int, producer: int = -1, count: int = 1, *, transactional: bool
 
 def marker(offset: int, producer: int, *, commit: bool) -> bytearray:
     record = Record(offset, 0, struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, 0))
-    return build_batch(
-        [record], producer_id=producer, producer_epoch=0, attributes=CONTROL_BIT | TRANSACTIONAL_BIT
-    )
+    return build_batch([record], producer_id=producer, producer_epoch=0, attributes=CONTROL_BIT | TRANSACTIONAL_BIT)
 
 
 def offsets(batches: list[bytearray], isolation: Isolation, aborted: tuple[tuple[int, int], ...] = ()) -> list[int]:

@@ -135,8 +135,9 @@ def test_a_marker_ends_a_transaction_and_the_restart_knows_the_open_one() -> Non
         append(log, marker_of(1, 0, commit=True, coordinator_epoch=2))
     log.close()
     assert open_log(disk, DIRECTORY).producers.first_unstable_offset == 2
-    unclean = open_log(disk.crash_with_everything(), DIRECTORY, clean=False)
-    assert unclean.producers.first_unstable_offset == 2
+    unclean = open_log(disk.crash_with_everything(), DIRECTORY, clean=False).producers
+    unclean.on_high_watermark(5)
+    assert unclean.first_unstable_offset == 2
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
