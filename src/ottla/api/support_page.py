@@ -14,7 +14,8 @@ from ottla.api.table import APIS
 
 KAFKA_APIS: Final = {
     "Consumer groups and offsets": "FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, "
-    "OffsetFetch, OffsetDelete, DescribeGroups, ListGroups, DeleteGroups, ConsumerGroupHeartbeat, ConsumerGroupDescribe",
+    "OffsetFetch, OffsetDelete, DescribeGroups, ListGroups, DeleteGroups, ConsumerGroupHeartbeat, "
+    "ConsumerGroupDescribe",
     "Transactions": "AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit, WriteTxnMarkers, "
     "DescribeTransactions, ListTransactions; InitProducerId with a transactional id is answered with "
     "COORDINATOR_NOT_AVAILABLE",

@@ -131,7 +131,8 @@ class BatchJudge:
         """What is left of the batches of a run, whose records have been judged."""
         here = slice(run.first, run.last)
         headers, spans = run.chunk.headers[here], run.spans[here]
-        _, is_discarded, is_kept_empty, is_spent_marker = (verdict[here] for verdict in verdicts)
+        is_discarded, is_kept_empty = verdicts.is_discarded[here], verdicts.is_kept_empty[here]
+        is_spent_marker = verdicts.is_spent_marker[here]
         is_opaque = spans[:, Span.POLICY] == Policy.OPAQUE
         stays_unread = is_opaque & ~is_discarded
         count = headers[:, Header.RECORD_COUNT]
@@ -141,8 +142,8 @@ class BatchJudge:
         has_records = (kept > 0) | stays_unread
         action = np.select(
             [has_records & (kept == count) & ~starts_horizon, has_records, is_kept_empty & (count == 0), is_kept_empty],
-            [Action.KEEP, Action.REWRITE, Action.KEEP, Action.EMPTY],
-            Action.DROP,
+            [np.int64(action) for action in (Action.KEEP, Action.REWRITE, Action.KEEP, Action.EMPTY)],
+            np.int64(Action.DROP),
         )
         is_sound = spans[:, Span.FAULT] == 0
         return Outcomes(action, starts_horizon, np.where(is_sound, count, 0), np.where(is_sound, kept, 0))

@@ -81,7 +81,7 @@ class Dispatcher:
                 return self._serve(api, context, frame, position, peer)
             try:
                 answer = hot(context, frame, position)
-                if type(answer) is list or answer is None or isinstance(answer, Deferred):
+                if isinstance(answer, list) or answer is None or isinstance(answer, Deferred):
                     return answer
                 return self._later(self._finish_hot(api, context, answer, peer))
             except Exception as error:
