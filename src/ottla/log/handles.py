@@ -27,13 +27,14 @@ OPEN_FILES_MAX: Final = 4096
 class FileHandle:
     """A file by its path, opened on demand. Renaming goes through the handle, so that it never points astray."""
 
-    __slots__ = ("_file", "_open_files", "path", "used")
+    __slots__ = ("_file", "_open_files", "_renaming_to", "path", "used")
 
     def __init__(self, path: str, open_files: OpenFiles) -> None:
         self.path = path
         self.used = False
         self._file: File | None = None
         self._open_files = open_files
+        self._renaming_to: str | None = None
 
     def get(self) -> File:
         """The open file, for reading and writing. Hold it no longer than needed."""
@@ -49,12 +50,13 @@ class FileHandle:
 
     def rename(self, path: str) -> None:
         """Give the file another name; missing files stay missing. Slices that are under way stay good."""
-        disk = self._open_files.disk
+        self._renaming_to = path
         try:
-            disk.rename(self.path, path)
+            self._open_files.disk.rename(self.path, path)
         except FileNotFoundError:
             self.forget()
         self.path = path
+        self._renaming_to = None
 
     def remove(self) -> None:
         self.forget()
@@ -71,6 +73,9 @@ class FileHandle:
             try:
                 file = self._open_files.disk.open(path)
             except FileNotFoundError:
+                renaming_to = self._renaming_to
+                if renaming_to is not None:
+                    return self._keep(self._open_files.disk.open(renaming_to))
                 if path is self.path:
                     raise
                 continue

@@ -5,9 +5,10 @@ batch to the batch's position, a `TimeIndex` maps the largest timestamp so far t
 has it. Both keep offsets relative to the segment. An entry is made once in `index.interval.bytes`, so a lookup finds
 a place at or before the batch that is wanted, and the rest is a short walk over headers.
 
-Nothing of an index is kept in memory but its last entry and the few entries that have not been written yet. A lookup
-reads the file, which the system has in its page cache; ten reads of a few bytes find one entry in a quarter of a
-million.
+Of a time index nothing is kept in memory but its last entry and the few entries that have not been written yet. A
+lookup reads the file, which the system has in its page cache; ten reads of a few bytes find one entry in a quarter of
+a million. An offset index is asked for every fetch that is not at the tail, so the ones asked of late are kept in
+memory as two arrays of four bytes an entry, up to a bound over all of them (`_Kept`).
 
 Crashes. The index of the last segment is made anew after an unclean stop, so new entries may wait in memory. A sealed
 segment's index is written when it is sealed and synced before the recovery point passes it.
@@ -19,7 +20,9 @@ the file before it is counted.
 from __future__ import annotations
 
 import sys
+from array import array
 from bisect import bisect_right
+from collections import OrderedDict
 from contextlib import suppress
 from operator import lt
 from struct import Struct
@@ -30,6 +33,8 @@ from ottla.model.errors import OttlaError
 
 PENDING_BYTES_MAX: Final = 1024
 BLOCK_ENTRIES: Final = 256
+KEPT_ENTRIES_MAX: Final = 2_000_000
+"""Entries of offset indexes in memory: 16 MB, enough for 8 GB of segments that are being read."""
 
 
 class CorruptIndexError(OttlaError):
@@ -161,12 +166,85 @@ class SparseIndex:
         return self.last_key >= 0 and (self.count == 1 or self.last_key > first_key)
 
 
+class _Kept:
+    """The offset indexes that are in memory, the one asked for longest ago first."""
+
+    __slots__ = ("_indexes",)
+
+    def __init__(self) -> None:
+        self._indexes: OrderedDict[OffsetIndex, None] = OrderedDict()
+
+    def keep(self, index: OffsetIndex) -> None:
+        """Count an index in, and drop others while there is too much."""
+        self._indexes[index] = None
+        self._indexes.move_to_end(index)
+        while sum(kept.kept_entries for kept in list(self._indexes)) > KEPT_ENTRIES_MAX and len(self._indexes) > 1:
+            oldest, _ = self._indexes.popitem(last=False)
+            oldest.drop_kept()
+
+    def forget(self, index: OffsetIndex) -> None:
+        self._indexes.pop(index, None)
+
+
+_kept: Final = _Kept()
+
+
 class OffsetIndex(SparseIndex):
     """Last offset of a batch (relative to the segment) -> its position in the segment's file."""
 
-    __slots__ = ()
+    __slots__ = ("_arrays",)
 
     ENTRY = Struct(">ii")
+
+    def __init__(self, handle: FileHandle) -> None:
+        super().__init__(handle)
+        self._arrays: tuple[array[int], array[int]] | None = None
+
+    @property
+    def kept_entries(self) -> int:
+        return 0 if self._arrays is None else len(self._arrays[0])
+
+    def drop_kept(self) -> None:
+        self._arrays = None
+
+    def floor(self, key: int) -> tuple[int, int] | None:
+        arrays = self._arrays
+        if arrays is None or len(arrays[0]) != self.count:
+            arrays = self._load_arrays()
+        found = bisect_right(arrays[0], key)
+        return (arrays[0][found - 1], arrays[1][found - 1]) if found else None
+
+    def truncate_entries(self, count: int) -> None:
+        super().truncate_entries(count)
+        self._forget()
+
+    def create(self) -> None:
+        super().create()
+        self._forget()
+
+    def load(self) -> None:
+        self._forget()
+        super().load()
+
+    def _forget(self) -> None:
+        self._arrays = None
+        _kept.forget(self)
+
+    def _load_arrays(self) -> tuple[array[int], array[int]]:
+        """All entries as they are now. What an earlier call has read is not read again, so appends cost little."""
+        stored, pending = self._state
+        known = self._arrays or (array("i"), array("i"))
+        have, size = len(known[0]), self.ENTRY.size
+        more = self.handle.get().pread((stored - have) * size, have * size) if have < stored else b""
+        more += bytes(pending[max(have - stored, 0) * size :])
+        entries = array("i", more[: len(more) // size * size])
+        if sys.byteorder == "little":
+            entries.byteswap()
+        # New arrays: another thread may be looking into the old ones.
+        arrays = (known[0] + entries[0::2], known[1] + entries[1::2])
+        self._arrays = arrays
+        _kept.keep(self)
+        return arrays
 
     def _ends_rightly(self, first_key: int) -> bool:
         # The batch at the beginning of a segment has no entry. Zeros at the end are what Kafka preallocates.

@@ -117,9 +117,9 @@ class KeptLog(ReadableLog):
         dropped = [segment for segment in self.segments[: len(segments)] if segment in segments]
         if dropped != list(segments) or self.active in dropped:
             raise ValueError(f"{self.tp}: only the oldest segments go, and never the active one")
-        self._mark_deleted(dropped)
         self._set_segments(self.segments[len(dropped) :])
         self._set_start(self.segments[0].base_offset)
+        self._mark_deleted(dropped)
         return dropped
 
     def delete_records_before(self, offset: int) -> list[Segment]:
@@ -155,11 +155,11 @@ class KeptLog(ReadableLog):
                 for segment in segments:
                     segment.remove_files()
                 return []
+            kept = [segment for segment in self.segments if segment not in old]
+            self._set_segments(sorted([*segments, *kept], key=lambda segment: segment.base_offset))
             self._mark_deleted(old, kept={segment.base_offset for segment in segments})
             for segment in segments:
                 segment.rename("")
-        kept = [segment for segment in self.segments if segment not in old]
-        self._set_segments(sorted([*segments, *kept], key=lambda segment: segment.base_offset))
         return list(old)
 
     def _swapped(self, base_offset: int) -> Segment:
@@ -170,7 +170,10 @@ class KeptLog(ReadableLog):
         return segment
 
     def _mark_deleted(self, segments: Sequence[Segment], kept: Collection[int] = ()) -> None:
-        """Rename segments away; producer snapshots go with them unless another segment begins there."""
+        """Rename segments away; producer snapshots go with them unless another segment begins there.
+
+        They are out of `segments` by now: a thread that misses a file looks there to learn whether that is a fault.
+        """
         with storage_errors(self.directory):
             for segment in segments:
                 segment.rename(names.DELETED)

@@ -289,8 +289,8 @@ class PartitionLog(KeptLog):
         index = segment_index(self.segments, offset - 1)
         dropped = self.segments[index + 1 :]
         with storage_errors(self.directory):
-            self._mark_deleted(dropped[::-1])
             self._set_segments(self.segments[: index + 1])
+            self._mark_deleted(dropped[::-1])
             self.active.sealed = False
             self.active.truncate_to(offset)
             self.log_end_offset = self.active.load_tail()
@@ -303,12 +303,11 @@ class PartitionLog(KeptLog):
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> list[Segment]:
         """Forget everything and go on at `offset`; returns the dropped segments for `delete_files`."""
         dropped = self.segments
+        self._set_segments([new_segment(self.directory, offset, self._config, self._files, now_ms=now_ms)])
         with storage_errors(self.directory):
             self._mark_deleted(dropped[::-1])
             self._snapshots.remove(self._snapshots.offsets)
-            segment = new_segment(self.directory, offset, self._config, self._files, now_ms=now_ms)
-            segment.create()
-        self._set_segments([segment])
+            self.active.create()
         self.log_start_offset = self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.epochs.clear()

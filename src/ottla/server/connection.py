@@ -35,13 +35,7 @@ from ottla.model.limits import IN_FLIGHT_REQUESTS_MAX, OUTPUT_BYTES_PAUSE, REQUE
 from ottla.server.dispatch import Peer
 from ottla.server.output import JOINED_BYTES_MAX, FileEndedError, Flush, Output
 from ottla.server.platform import read_through
-from ottla.server.receive import (
-    LARGE_REST_BYTES,
-    LENGTH_BYTES,
-    RECEIVE_HEAD_BYTES,
-    RECEIVE_TURN_BYTES,
-    LargeFrame,
-)
+from ottla.server.receive import LARGE_REST_BYTES, LENGTH_BYTES, RECEIVE_TURN_BYTES, LargeFrame
 from ottla.server.refusals import recognise
 from ottla.server.share import LoopShare
 from ottla.server.transport import Transport
@@ -65,7 +59,6 @@ class Connection:
 
     __slots__ = (
         "_alive",
-        "_ask_bytes",
         "_backlog",
         "_corked",
         "_dispatch",
@@ -118,7 +111,6 @@ class Connection:
         self._kept = b""
         self._backlog: memoryview | None = None
         """Frames of an earlier turn; a callback that takes them is scheduled unless reading is paused."""
-        self._ask_bytes = RECEIVE_TURN_BYTES
         self._large: LargeFrame | None = None
         self._owed: deque[Deferred | Chunks] | None = None
         self._corked = False
@@ -148,9 +140,9 @@ class Connection:
             try:
                 if kept:
                     view[:kept] = self._kept
-                    count = self._transport.recv_into(view[kept:], self._ask_bytes)
+                    count = self._transport.recv_into(view[kept:], RECEIVE_TURN_BYTES)
                 else:
-                    count = self._transport.recv_into(view, self._ask_bytes)
+                    count = self._transport.recv_into(view, RECEIVE_TURN_BYTES)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
@@ -214,11 +206,9 @@ class Connection:
     def _keep(self, rest: memoryview, wanted_bytes: int) -> None:
         if len(rest) < LARGE_REST_BYTES:
             self._kept = bytes(rest)
-            self._ask_bytes = RECEIVE_TURN_BYTES
         else:
             self._kept = b""
             self._large = LargeFrame(self._share.buffers, rest, wanted_bytes)
-            self._ask_bytes = RECEIVE_HEAD_BYTES if wanted_bytes > RECEIVE_TURN_BYTES else RECEIVE_TURN_BYTES
 
     def _receive_large(self, large: LargeFrame) -> None:
         budget = LARGE_TURN_BYTES_MAX

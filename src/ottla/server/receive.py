@@ -23,8 +23,6 @@ from ottla.server.transport import Transport
 LENGTH_BYTES: Final = 4
 RECEIVE_TURN_BYTES: Final = 512 * 1024
 """Asked of a socket at a time, so that no client holds the loop and none leaves much behind when it must wait."""
-RECEIVE_HEAD_BYTES: Final = 64 * 1024
-"""Asked of a client whose last request was longer than a turn: the rest of the next one needs no copy then."""
 LARGE_REST_BYTES: Final = 32 * 1024
 """A rest from here on is filled directly; a shorter one is cheaper to copy."""
 POOLED_BITS_MIN: Final = LARGE_REST_BYTES.bit_length()

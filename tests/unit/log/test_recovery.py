@@ -246,3 +246,29 @@ def test_epochs_are_taken_from_the_batches() -> None:
     for batch in read_all(recovered):
         header = read_header(batch)
         assert recovered.epochs.epoch_of(header.base_offset) == header.partition_leader_epoch
+
+
+def test_epochs_of_batches_that_a_crash_took_do_not_hide_later_ones() -> None:
+    disk, log = written(segments=2)
+    log.epochs.save()
+    disk.remove(log_file(20))
+    disk.open(log_file(0)).truncate(log.segments[0].indexes.offsets.entries()[0][1])
+    after_one_crash = reopen(disk)
+    end = after_one_crash.log_end_offset
+    assert 0 < end < 20
+    append(after_one_crash, batch_of(2), leader_epoch=1)
+    # The file still says that epoch 1 began at offset 20.
+    after_two = open_log(after_one_crash._disk.crash_with_everything(), DIRECTORY, clean=False)  # type: ignore[attr-defined]
+    assert after_two.epochs.epoch_of(end) == 1
+
+
+def test_the_rest_of_a_failed_write_after_what_is_safe_is_cut_off() -> None:
+    disk, log = written(segments=2)
+    size = log.segments[0].size
+    disk.open(log_file(0)).pwrite(bytes(100), size)
+    recovered = reopen(disk, recovery_point=20)
+    assert (recovered.segments[0].size, recovered.log_end_offset) == (size, 40)
+    assert len(read_all(recovered)) == 20
+    disk.open(log_file(0)).truncate(size - 10)
+    with pytest.raises(CorruptLogError):
+        reopen(disk, recovery_point=20)

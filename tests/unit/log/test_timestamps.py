@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import threading
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -115,4 +114,4 @@ def test_seeking_works_in_a_thread_while_the_log_grows_rolls_and_shrinks() -> No
         for thread in threads:
             thread.join()
     if problems:
-        pytest.fail(f"{problems[0]!r}")
+        raise problems[0]
