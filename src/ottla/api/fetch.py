@@ -34,11 +34,11 @@ def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | De
     for topic, indexes in request.forgotten:
         session.forget(topic, indexes)
     limits = FetchLimits(
-        wait_ms_max=request.max_wait_ms,
-        bytes_min=request.min_bytes,
-        bytes_max=min(request.max_bytes, ctx.services.config.fetch_max_bytes),
-        isolation_level=request.isolation_level,
-        only_changes=not is_full,
+        request.max_wait_ms,
+        request.min_bytes,
+        min(request.max_bytes, ctx.services.config.fetch_max_bytes),
+        request.isolation_level,
+        not is_full,
     )
     return _fetch(ctx, session, limits)
 

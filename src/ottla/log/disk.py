@@ -15,6 +15,8 @@ import contextlib
 import fcntl
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Final, Protocol, TypeAlias
 
 from ottla.model.errors import StorageError
@@ -91,6 +93,9 @@ class Disk(Protocol):
 
     def lock(self, path: str) -> Lock:
         """Take the lock file at `path`, or raise StorageError when another process holds it."""
+
+    def exclusively(self, path: str) -> AbstractContextManager[object]:
+        """One thread at a time per directory, for what must not be done twice at once. Blocks."""
 
     def free_bytes(self, path: str) -> int: ...
 
@@ -227,6 +232,16 @@ class RealDisk:
             file.close()
             raise StorageError(os.path.dirname(path), "already in use by another broker") from error
         return RealLock(file)
+
+    @contextlib.contextmanager
+    def exclusively(self, path: str) -> Iterator[None]:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            # Each thread has a description of its own, so they exclude each other; closing it lets the next one in.
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
 
     def free_bytes(self, path: str) -> int:
         usage = os.statvfs(path)

@@ -50,7 +50,7 @@ class LeaderEpochs:
         return self._saved == self.entries
 
     def save(self) -> None:
-        """Write the file if it is behind. Blocks; any thread."""
+        """Write the file if it is behind. Blocks; any thread, but one at a time."""
         entries = self.entries
         if self._saved != entries:
             self._disk.write_atomically(self._path, encode_lines(f"{e.epoch} {e.start_offset}" for e in entries))

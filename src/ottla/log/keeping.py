@@ -95,7 +95,10 @@ class KeptLog(ReadableLog):
         with storage_errors(self.directory):
             sync_segments(segments, offset, self._snapshots, lambda segment: segment in self.segments)
             self._names.sync()
-            self.epochs.save()
+            if not self.epochs.is_saved:
+                # Two at once could leave the older one of two files behind.
+                with self._disk.exclusively(self.directory):
+                    self.epochs.save()
 
     def mark_flushed(self, offset: int, now_ms: int | None = None) -> None:
         """Note on the loop that `sync_until(offset)` has returned."""
@@ -167,6 +170,8 @@ class KeptLog(ReadableLog):
         segment = Segment(self.directory, base_offset, self._files, size=size, suffix=names.SWAP)
         segment.set_index_config(self._config.index_interval_bytes, self._config.segment_index_bytes)
         segment.sealed = segment.synced = True
+        # Before any thread sees it: the files are renamed under the very handles that everybody uses.
+        segment.load_indexes()
         return segment
 
     def _mark_deleted(self, segments: Sequence[Segment], kept: Collection[int] = ()) -> None:

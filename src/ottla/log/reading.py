@@ -14,14 +14,17 @@ from typing import Final, TypeVar
 
 from ottla.log import timestamps
 from ottla.log.epochs import LeaderEpochs
-from ottla.log.failures import storage_errors
+from ottla.log.failures import failed, storage_errors
 from ottla.log.segment import Segment
 from ottla.log.timestamps import TimestampedOffset
 from ottla.model.chunks import FileSlice, SendableFile
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.wire.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, read_header
 
 _base_offset: Final = attrgetter("base_offset")
+HEADERS_SOON_MAX: Final = 4
+"""Batches larger than `index.interval.bytes` have an entry each, so that the second one is it already."""
 _T = TypeVar("_T")
 
 # What calling the class does, without a Python frame.
@@ -105,15 +108,10 @@ class ReadableLog:
                 f"{self.tp} has offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}",
             )
         self._check_open()
-        with storage_errors(self.directory):
-            return read_slice(
-                self.segments,
-                self.log_end_offset,
-                offset,
-                max_bytes=max_bytes,
-                max_offset=max_offset,
-                at_least_one=at_least_one,
-            )
+        try:
+            return read_slice(self.segments, self.log_end_offset, offset, max_bytes, max_offset, at_least_one)
+        except OSError as error:
+            raise failed(self.directory, error) from error
 
     def bytes_available(self, offset: int, max_offset: int) -> int:
         """About how many bytes there are to read; exact near the end of the log, and reads no file."""
@@ -154,22 +152,52 @@ def read_slice(
     segments: Sequence[Segment],
     log_end_offset: int,
     offset: int,
-    *,
     max_bytes: int,
     max_offset: int,
     at_least_one: bool,
 ) -> FileSlice | None:
     """As `PartitionLog.read`. An offset in a gap that compaction left gives the next batch there is."""
-    for segment in segments[segment_index(segments, offset) :]:
+    for index in range(segment_index(segments, offset), len(segments)):
+        segment = segments[index]
         if segment.base_offset >= max_offset:
             return None
-        located = segment.locate(offset)
-        if located is None:
-            continue
+        found = _locate_soon(segment, offset)
+        if found is None:
+            located = segment.locate(offset)
+            if located is None:
+                continue
+            found = located.position, located.header.size
+        position, first_bytes = found
         end = segment.size if max_offset >= log_end_offset else position_of(segment, max_offset)
-        first_bytes = located.header.size
-        length = min(max(max_bytes, first_bytes if at_least_one else 0), end - located.position)
-        return FileSlice(segment.log.get(), located.position, length) if length >= first_bytes else None
+        length = min(max(max_bytes, first_bytes if at_least_one else 0), end - position)
+        return _file_slice((segment.log.get(), position, length)) if length >= first_bytes else None
+    return None
+
+
+def _locate_soon(segment: Segment, offset: int) -> tuple[int, int] | None:
+    """Position and size of the batch that `Segment.locate` would find, if the index leads close to it.
+
+    The same walk without its care: whatever looks odd ends it, and the careful one finds out what it is.
+    """
+    entry = segment.indexes.offsets.floor(offset - segment.base_offset)
+    if entry is None:
+        return None
+    key, position = entry
+    file, end = segment.log.get(), segment.size
+    expected = segment.base_offset + key
+    for _ in range(HEADERS_SOON_MAX):
+        header = file.pread(HEADER_BYTES, position)
+        if len(header) < HEADER_BYTES:
+            return None
+        base_offset, length, _, magic, _, _, last_delta, *_ = read_header(header)
+        size = LENGTH_PREFIX_BYTES + length
+        last_offset = base_offset + last_delta
+        if magic != MAGIC or size <= HEADER_BYTES or position + size > end or last_offset < expected:
+            return None
+        if last_offset >= offset:
+            return position, size
+        position += size
+        expected = last_offset + 1
     return None
 
 

@@ -210,6 +210,10 @@ class Segment:
             self._indexes = indexes
         return indexes
 
+    def load_indexes(self) -> None:
+        """Load them now, for whoever must not do it later."""
+        self._indexes = self.indexes
+
     @property
     def max_timestamp(self) -> int:
         """The largest timestamp of a record, -1 if none has one."""
@@ -264,7 +268,7 @@ class Segment:
 
     def find(self, offset: int, wanted: Callable[[BatchHeader], bool]) -> Located | None:
         """The first batch that is wanted, from the last index entry at or before `offset` on."""
-        entry = self.indexes.offsets.floor(offset - self.base_offset)
+        entry = self._look_up(lambda indexes: indexes.offsets.floor(offset - self.base_offset))
         if entry is not None:
             try:
                 return self._walk_from(entry, wanted)
@@ -276,6 +280,20 @@ class Segment:
             return self._walk_from((-1, 0), wanted)
         except TornBatchError as error:
             raise CorruptLogError(f"{self.path}: {error}") from error
+
+    def offset_before(self, timestamp: int) -> int:
+        """An offset before which no record is younger than `timestamp`, as far as the time index knows."""
+        _, relative_offset = self._look_up(lambda indexes: indexes.times.floor(timestamp)) or (0, 0)
+        return self.base_offset + relative_offset
+
+    def _look_up(self, look: Callable[[SegmentIndexes], tuple[int, int] | None]) -> tuple[int, int] | None:
+        try:
+            return look(self.indexes)
+        except FileNotFoundError:
+            if not self.sealed:
+                raise
+            self._indexes = self._scanned_in_memory()
+            return look(self._indexes)
 
     def _walk_from(self, entry: tuple[int, int], wanted: Callable[[BatchHeader], bool]) -> Located | None:
         key, start = entry

@@ -38,8 +38,7 @@ def youngest(segments: Sequence[Segment]) -> TimestampedOffset | None:
     timestamp = segment.max_timestamp
     if timestamp < 0:
         return None
-    offset = segment.base_offset + (segment.indexes.times.floor(timestamp - 1) or (0, 0))[1]
-    located = segment.find(offset, lambda header: header.max_timestamp >= timestamp)
+    located = segment.find(segment.offset_before(timestamp - 1), lambda header: header.max_timestamp >= timestamp)
     if located is None:
         return None
     found = max_timestamp_record(segment.batch_at(located))
@@ -47,8 +46,7 @@ def youngest(segments: Sequence[Segment]) -> TimestampedOffset | None:
 
 
 def _first_in(segment: Segment, timestamp: int, start_offset: int) -> TimestampedOffset | None:
-    _, relative_offset = segment.indexes.times.floor(timestamp) or (0, 0)
-    offset = max(segment.base_offset + relative_offset, start_offset)
+    offset = max(segment.offset_before(timestamp), start_offset)
     while True:
         located = _next_candidate(segment, offset, timestamp, start_offset)
         if located is None:

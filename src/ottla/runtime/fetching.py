@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.model.chunks import FileSlice
 from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, StorageError
@@ -34,8 +33,7 @@ Answer = Callable[[list[tuple[TopicKey, list[PartitionData]]]], None]
 """Takes the collected partitions and sends them; called exactly once unless the fetch is cancelled."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
+class FetchLimits(NamedTuple):
     """How much a fetch wants and how long it waits for it."""
 
     wait_ms_max: int
@@ -214,9 +212,11 @@ def _partition_data(
 ) -> PartitionData:
     if fetched.current_leader_epoch >= 0:
         partition.check_leader_epoch(fetched.current_leader_epoch)
-    log = partition.log
-    high_watermark = partition.high_watermark
-    last_stable_offset = partition.last_stable_offset
+    log = partition.log_or_none or partition.log
+    last_stable_offset = high_watermark = partition.high_watermark
+    unstable = log.producers.first_unstable_offset
+    if unstable is not None:
+        last_stable_offset = min(unstable, high_watermark)
     if fetched.last_fetched_epoch >= 0:
         diverging = _divergence(fetched, partition)
         if diverging is not None:
@@ -229,7 +229,8 @@ def _partition_data(
                 diverging_epoch=diverging,
             )
     limit = last_stable_offset if isolation_level == READ_COMMITTED else high_watermark
-    records = partition.read(fetched.fetch_offset, min(fetched.max_bytes, room), at_least_one=at_least_one, limit=limit)
+    max_bytes = fetched.max_bytes if fetched.max_bytes < room else room
+    records = log.read(fetched.fetch_offset, max_bytes, limit, at_least_one)
     return PartitionData(fetched.index, 0, high_watermark, last_stable_offset, log.log_start_offset, None, -1, records)
 
 

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from ottla.model.chunks import FileSlice
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_LEADER_EPOCH, TopicPartition
 
@@ -134,11 +133,6 @@ class Partition:
         if self.watchers:
             for watcher in self.watchers:
                 watcher.partition_changed()
-
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool, limit: int | None = None) -> FileSlice | None:
-        """What a consumer may see from `offset` on."""
-        log = self.log_or_none or self.log
-        return log.read(offset, max_bytes, self.high_watermark if limit is None else limit, at_least_one)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Refuse a client that knows an older or a newer leader than this one."""

@@ -44,6 +44,8 @@ FRAMES_PER_TURN_MAX: Final = 32
 """Requests of one client before the others have their turn."""
 LARGE_TURN_BYTES_MAX: Final = 1 << 20
 """Received of a large frame before the others have their turn."""
+DISCARDS_MAX: Final = 16
+"""Receives of input that nobody will look at, before a connection is closed regardless."""
 
 _LENGTH: Final = Struct(">i")
 _length_at: Final = _LENGTH.unpack_from
@@ -71,6 +73,7 @@ class Connection:
         "_owed",
         "_paused",
         "_reading",
+        "_receive",
         "_send",
         "_share",
         "_transport",
@@ -102,6 +105,7 @@ class Connection:
         self.idle_bucket = 0
         self._transport = transport
         self._fd = transport.fileno()
+        self._receive = transport.recv_into
         self._send = transport.send
         self._share = share
         self._dispatch = dispatch
@@ -140,9 +144,9 @@ class Connection:
             try:
                 if kept:
                     view[:kept] = self._kept
-                    count = self._transport.recv_into(view[kept:], RECEIVE_TURN_BYTES)
+                    count = self._receive(view[kept:], RECEIVE_TURN_BYTES)
                 else:
-                    count = self._transport.recv_into(view, RECEIVE_TURN_BYTES)
+                    count = self._receive(view, RECEIVE_TURN_BYTES)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
@@ -170,7 +174,7 @@ class Connection:
         """Dispatch the frames that lie in the first `end` bytes, and keep the rest."""
         start = stop = 0
         frames_left = FRAMES_PER_TURN_MAX
-        bytes_max = self._share.limits.request_bytes_max
+        bytes_max = self._share.request_bytes_max
         while end - start >= LENGTH_BYTES:
             (length,) = _length_at(view, start)
             if not REQUEST_HEADER_BYTES_MIN <= length <= bytes_max:
@@ -234,7 +238,7 @@ class Connection:
                 self._take_answer(answer)
 
     def _refuse_length(self, length: int, prefix: bytes) -> None:
-        bytes_max = self._share.limits.request_bytes_max
+        bytes_max = self._share.request_bytes_max
         self.refuse(recognise(prefix) or f"a request of {length} bytes was announced, the limit is {bytes_max}")
 
     # Answering
@@ -456,8 +460,9 @@ class Connection:
         """Close so that the last answer arrives: a close with unread input would reset the connection and lose it."""
         self._transport.finish()
         try:
-            while self._transport.recv_into(self._share.buffers.view, RECEIVE_TURN_BYTES):
-                pass
+            for _ in range(DISCARDS_MAX):
+                if not self._receive(self._share.buffers.view, RECEIVE_TURN_BYTES):
+                    break
         except OSError:
             pass
         self.close()

@@ -50,17 +50,18 @@ class LoopShare:
 
     __slots__ = (
         "_hosts",
+        "_limits",
         "_room_waiters",
         "_tasks",
         "buffers",
         "idle",
-        "limits",
         "loop",
         "metrics",
         "offload",
         "open_count",
         "platform",
         "refusals",
+        "request_bytes_max",
         "staging",
     )
 
@@ -68,7 +69,8 @@ class LoopShare:
         self.loop = asyncio.get_running_loop()
         self.metrics = services.metrics
         self.offload = services.world.offload
-        self.limits = limits
+        self._limits = limits
+        self.request_bytes_max = limits.request_bytes_max
         self.platform = platform or choose_platform()
         self.buffers = ReceiveBuffers()
         self.staging = memoryview(bytearray(STAGING_BYTES))
@@ -79,11 +81,21 @@ class LoopShare:
         self._room_waiters: list[Callable[[], None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def limits(self) -> ConnectionLimits:
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: ConnectionLimits) -> None:
+        self._limits = limits
+        self.request_bytes_max = limits.request_bytes_max
+        self._tell_of_room()
+
     def has_room(self) -> bool:
-        return self.open_count < self.limits.connections_max
+        return self.open_count < self._limits.connections_max
 
     def wait_for_room(self, callback: Callable[[], None]) -> None:
-        """Run the callback once, when a connection has gone."""
+        """Run the callback once, when a connection has gone or more are allowed."""
         if callback not in self._room_waiters:
             self._room_waiters.append(callback)
 
@@ -107,16 +119,19 @@ class LoopShare:
             self._hosts[host] = held
         else:
             del self._hosts[host]
-        if self._room_waiters and self.has_room():
-            waiters, self._room_waiters = self._room_waiters, []
-            for callback in waiters:
-                self.loop.call_soon(callback)
+        self._tell_of_room()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run work beside the connections; it handles its own errors."""
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _tell_of_room(self) -> None:
+        if self._room_waiters and self.has_room():
+            waiters, self._room_waiters = self._room_waiters, []
+            for callback in waiters:
+                self.loop.call_soon(callback)
 
     async def close(self) -> None:
         """After the last listener has closed."""

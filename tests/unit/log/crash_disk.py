@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import errno
 import random
+import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from ottla.log.disk import Bytes
 
@@ -113,6 +115,7 @@ class CrashDisk:
         self.changes: dict[str, list[tuple[str, Inode | None]]] = {}
         """Per directory: names that appeared (with their file) or disappeared, in order."""
         self.locks: set[str] = set()
+        self._exclusive = threading.RLock()
         self.bytes_read = 0
         self.fail_writes: Callable[[int], OSError | None] = lambda size: None
         self.fail_syncs: Callable[[], OSError | None] = lambda: None
@@ -264,6 +267,9 @@ class CrashDisk:
         self.open(path, create=True)
         self.locks.add(path)
         return MemoryLock(self, path)
+
+    def exclusively(self, path: str) -> AbstractContextManager[object]:
+        return self._exclusive
 
     def free_bytes(self, path: str) -> int:
         return 1 << 40

@@ -40,6 +40,38 @@ def test_more_connections_than_allowed_wait_until_one_goes(run: Run, serve: Serv
     run(main)
 
 
+def test_a_raised_limit_lets_those_in_who_wait(run: Run, serve: Serve) -> None:
+    async def main() -> None:
+        async with (
+            serve(echo, ConnectionLimits(connections_max=1)) as server,
+            await server.connect() as first,
+            await server.connect() as second,
+        ):
+            await first.ask(numbered(1))
+            await first.answer()
+            await second.ask(numbered(2))
+            server.share.limits = ConnectionLimits(connections_max=2)
+            assert await second.answer() == numbered(2)
+
+    run(main)
+
+
+def test_clients_may_connect_before_they_are_accepted(run: Run, platform: Platform) -> None:
+    async def main() -> None:
+        share = LoopShare(make_services(), ConnectionLimits(), platform)
+        listener = Listener("PLAINTEXT", "127.0.0.1", 0, echo, share)
+        await listener.bind()
+        async with await Client.connect(listener.port) as client:
+            await client.ask(numbered(1))
+            assert not listener.connections
+            listener.accept()
+            assert await client.answer() == numbered(1)
+        await listener.close()
+        await share.close()
+
+    run(main)
+
+
 def test_one_host_may_not_hold_too_many_connections(run: Run, serve: Serve) -> None:
     async def main() -> None:
         async with serve(echo, ConnectionLimits(connections_per_host_max=1)) as server:

@@ -127,6 +127,31 @@ def test_everything_arrives_in_order(kinds: list[tuple[str, int]], takes: list[i
     assert not sink.held_back
 
 
+@given(
+    answers=st.lists(
+        st.lists(st.tuples(st.sampled_from(sorted(MAKE)), st.sampled_from(SIZES)), min_size=1, max_size=4), max_size=8
+    ),
+    takes=st.lists(st.sampled_from([0, 1, 100, 10_000, 100_000]), max_size=50),
+    colds=st.lists(st.booleans(), max_size=30),
+)
+def test_answers_arrive_behind_their_sizes(
+    answers: list[list[tuple[str, int]]], takes: list[int], colds: list[bool]
+) -> None:
+    sink = Sink(takes)
+    output = make_output(sink, colds)
+    expected = b""
+    for kinds in answers:
+        chunks = [MAKE[kind](size) for kind, size in kinds]
+        body = b"".join(map(content, chunks))
+        expected += len(body).to_bytes(4, "big") + body
+        if output.pending:
+            output.push_answer(chunks)
+        else:
+            output.send_short(chunks)
+    flush_all(output)
+    assert bytes(sink.taken) == expected
+
+
 def test_short_pieces_leave_in_one_call() -> None:
     sink = Sink()
     output = make_output(sink)
