@@ -27,7 +27,7 @@ from ottla.server.transport import Transport
 STAGING_BYTES: Final = 256 * 1024
 GATHERED_BYTES_MAX: Final = 64 * 1024
 """A piece longer than this goes on its own."""
-TURN_BYTES_MAX: Final = 1 << 20
+TURN_BYTES_MAX: Final = 4 << 20
 """Sent to one client before the others have their turn."""
 WARM_BYTES_MAX: Final = 4 << 20
 """Read ahead by a thread at a time."""

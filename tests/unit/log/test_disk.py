@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,25 @@ def test_sizes_times_and_space_are_told(tmp_path: Path) -> None:
         disk.open(str(tmp_path / "other"))
     with pytest.raises(OSError, match="Bad file descriptor"):
         disk.open(path, write=False).pwrite(b"x", 0)
+
+
+def test_only_one_thread_at_a_time_is_let_in(tmp_path: Path) -> None:
+    disk = RealDisk()
+    inside: list[int] = []
+    most = 0
+
+    def work() -> None:
+        nonlocal most
+        for _ in range(50):
+            with disk.exclusively(str(tmp_path)):
+                inside.append(1)
+                most = max(most, len(inside))
+                os.stat(tmp_path)
+                inside.pop()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1

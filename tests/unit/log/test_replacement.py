@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.log import names, replacement
-from ottla.log.disk import Disk
+from ottla.log.disk import Disk, RealDisk
 from ottla.log.handles import OpenFiles
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
@@ -36,9 +39,9 @@ def log_of_segments(segments: int = 5) -> tuple[CrashDisk, PartitionLog]:
     return disk, log
 
 
-def write_cleaned(disk: Disk, old: Sequence[Segment], keep: Callable[[int], bool]) -> int:
+def write_cleaned(disk: Disk, old: Sequence[Segment], keep: Callable[[int], bool], directory: str = DIRECTORY) -> int:
     """A `.cleaned` segment with the batches of `old` whose base offset is to be kept; returns its base offset."""
-    cleaned = Segment(DIRECTORY, old[0].base_offset, OpenFiles(disk, 16), suffix=names.CLEANED)
+    cleaned = Segment(directory, old[0].base_offset, OpenFiles(disk, 16), suffix=names.CLEANED)
     cleaned.create()
     for segment in old:
         data = segment.log.get().pread(segment.size, 0)
@@ -151,3 +154,54 @@ def test_leftovers_are_removed_at_a_clean_start_too(suffix: str) -> None:
     log = open_log(disk, DIRECTORY, config=CONFIG)
     assert not [name for name in disk.listdir(DIRECTORY) if name.endswith(suffix)]
     assert offsets(log) == [0, 2, 4, 6, 8]
+
+
+@pytest.fixture
+def restless_threads() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless_threads")
+def test_threads_find_their_way_while_segments_are_replaced_and_dropped(tmp_path: Path) -> None:
+    """A missing file is a fault of the disk only if its segment is still in the log: no rename takes anything offline."""
+    disk, directory = RealDisk(), str(tmp_path / "orders-3")
+    config = TopicConfig(segment_bytes=1000, index_interval_bytes=200)
+    log = open_log(disk, directory, config=config, files=OpenFiles(disk, 6))
+    done = threading.Event()
+    problems: list[BaseException] = []
+
+    def seek(seed: int) -> None:
+        rng = random.Random(seed)
+        try:
+            while not done.is_set():
+                end = log.log_end_offset
+                wanted = rng.randint(0, end + 5)
+                found = log.offset_for_timestamp(wanted, end)
+                assert found is None or found.offset == found.timestamp >= wanted
+                log.offset_of_max_timestamp()
+                if seed == 0:
+                    log.sync_until(end)
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=seek, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(1500):
+            append(log, batch_of(1, timestamp=number))
+            if number % 50 == 49 and len(log.segments) > 4:
+                old = log.segments[1:3]
+                base = write_cleaned(disk, old, lambda offset: True, directory)
+                log.delete_files(log.replace_segments(old, replacement.commit(disk, directory, [base])))
+            if number % 300 == 299:
+                log.delete_files(log.delete_records_before(number - 200))
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    if problems:
+        raise problems[0]
