@@ -33,6 +33,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 test: check ## every check and every test
+	@$(BIN)/python -m bench.tools
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --ignore tests/tidy $(ARGS)
 
 check: setup ## lint, format, types, and the rules of the house (tests/tidy)

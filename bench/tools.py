@@ -104,3 +104,11 @@ def load_program(cache: Path) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     run(["go", "build", "-buildvcs=false", "-o", str(program), "."], DOWNLOAD_TIMEOUT_S, cwd=HERE / "load")
     return program
+
+
+if __name__ == "__main__":
+    # For `make test`, before the tests run side by side: what cannot be had is a reason to skip, not to fail.
+    try:
+        print(f"Apache Kafka's tools for the tests: {kafka_jars(cache_directory())}")
+    except NotMeasured as reason:
+        print(f"tests with Apache Kafka's tools will be skipped: {reason}")

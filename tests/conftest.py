@@ -1,4 +1,4 @@
-"""What every test shares: how hard hypothesis tries.
+"""What every test shares: how hard hypothesis tries, and where Apache Kafka's jars are.
 
 A test marked `fuzz` leaves `max_examples` to the profile, so that `make fuzz` can raise it.
 """
@@ -9,6 +9,8 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from bench.tools import cache_directory
+
 # A busy machine is no failure, so no example has a deadline; pytest-timeout bounds the test as a whole.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), print_blob=True)
@@ -16,3 +18,6 @@ settings.register_profile(
     "fuzz", settings.get_profile("ci"), max_examples=int(os.environ.get("OTTLA_FUZZ_EXAMPLES", "2000"))
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default"))
+
+# `make test` fetches the jars where Java and Maven are found; tests that want Kafka's own tools skip where they are not.
+os.environ.setdefault("KAFKA_JARS", str(cache_directory() / "jars" / "kafka"))
