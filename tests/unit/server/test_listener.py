@@ -30,6 +30,7 @@ def test_more_connections_than_allowed_wait_until_one_goes(run: Run, serve: Serv
             await second.answer()
             await asyncio.sleep(0)
             assert len(server.listener.connections) == 2
+            assert not server.listener._accepting, "waits without being called in vain"
             first.close()
             assert await third.answer() == numbered(3)
             second.close()
@@ -74,17 +75,18 @@ def test_clients_may_connect_before_they_are_accepted(run: Run, platform: Platfo
 
 def test_one_host_may_not_hold_too_many_connections(run: Run, serve: Serve) -> None:
     async def main() -> None:
-        async with serve(echo, ConnectionLimits(connections_per_host_max=1)) as server:
+        async with serve(echo, ConnectionLimits(connections_per_host_max=2)) as server:
             with capture_logs() as lines:
-                async with await server.connect() as kept, await server.connect() as refused:
-                    assert await refused.is_closed()
-                    await kept.ask(numbered(1))
-                    assert await kept.answer() == numbered(1)
-            assert ["holds 1 connections" in line["reason"] for line in lines] == [True]
-            await until(lambda: not server.listener.connections)
-            async with await server.connect() as again:
-                await again.ask(numbered(2))
-                assert await again.answer() == numbered(2)
+                async with await server.connect() as kept, await server.connect() as gone:
+                    async with await server.connect() as refused:
+                        assert await refused.is_closed()
+                    gone.close()
+                    await until(lambda: len(server.listener.connections) == 1)
+                    async with await server.connect() as again:
+                        for client in (kept, again):
+                            await client.ask(numbered(1))
+                            assert await client.answer() == numbered(1)
+            assert ["holds 2 connections" in line["reason"] for line in lines] == [True]
             assert server.metrics.connections_refused == 1
 
     run(main)
@@ -130,7 +132,7 @@ def test_what_is_owed_is_sent_before_the_broker_stops(run: Run, serve: Serve) ->
             await client.ask(numbered(3))
             answers.complete(2, 1)
             assert await client.answers(2) == [numbered(1), numbered(2)]
-            assert await client.is_closed()
+            assert await client.read(1) == b"", "closed in order, although a third request was never read"
             await closing
             assert 3 not in answers.owed
             with pytest.raises(ConnectionRefusedError):
