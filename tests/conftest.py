@@ -19,5 +19,5 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default"))
 
-# `make test` fetches the jars where Java and Maven are found; tests that want Kafka's own tools skip where they are not.
+# `make test` fetches the jars where Java and Maven are found; without them tests that want Kafka's tools skip.
 os.environ.setdefault("KAFKA_JARS", str(cache_directory() / "jars" / "kafka"))

@@ -166,7 +166,7 @@ def restless_threads() -> Iterator[None]:
 
 @pytest.mark.usefixtures("restless_threads")
 def test_threads_find_their_way_while_segments_are_replaced_and_dropped(tmp_path: Path) -> None:
-    """A missing file is a fault of the disk only if its segment is still in the log: no rename takes anything offline."""
+    """A missing file is a fault of the disk only if its segment is still in the log: renames take nothing offline."""
     disk, directory = RealDisk(), str(tmp_path / "orders-3")
     config = TopicConfig(segment_bytes=1000, index_interval_bytes=200)
     log = open_log(disk, directory, config=config, files=OpenFiles(disk, 6))
