@@ -51,14 +51,24 @@ commands: st.SearchStrategy[Command[object]] = st.one_of(
     st.builds(
         CreateTopics,
         st.lists(
-            st.builds(NewTopic, names, st.integers(-1, 4), st.integers(-1, 4), configs=topic_configs),
+            st.builds(
+                NewTopic,
+                names,
+                st.integers(-1, 4),
+                st.integers(-1, 4),
+                assignments=st.sampled_from([(), ((0, (1,)),), ((0, (1,)), (0, (1,)))]),
+                configs=topic_configs,
+            ),
             min_size=1,
             max_size=3,
         ),
         st.sampled_from([False, False, False, True]),
     ),
-    st.builds(DeleteTopics, st.lists(st.builds(TopicReference, names), min_size=1, max_size=3)),
-    st.builds(CreatePartitions, st.lists(st.builds(MorePartitions, names, st.integers(0, 6)), min_size=1, max_size=2)),
+    st.builds(DeleteTopics, st.lists(st.builds(TopicReference, names, st.none()), min_size=1, max_size=3)),
+    st.builds(
+        CreatePartitions,
+        st.lists(st.builds(MorePartitions, names, st.integers(0, 6), st.none()), min_size=1, max_size=2),
+    ),
     st.builds(
         IncrementalAlterConfigs,
         st.lists(
@@ -82,7 +92,10 @@ commands: st.SearchStrategy[Command[object]] = st.one_of(
     ),
     st.builds(AllocateProducerIds, st.integers(1, 3), st.integers(0, 2)),
     st.builds(ElectLeaders, st.integers(0, 1), st.none()),
-    st.builds(UpdateFeatures, st.lists(st.builds(FeatureUpdate, st.just("metadata.version"), st.integers(6, 31)))),
+    st.builds(
+        UpdateFeatures,
+        st.lists(st.builds(FeatureUpdate, st.just("metadata.version"), st.integers(6, 31), st.integers(0, 4))),
+    ),
 )
 
 
