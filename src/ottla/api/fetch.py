@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | Deferred:
     request = codec.parse(frame, position, ctx.api_version)
+    if request.session_epoch == SESSION_EPOCH_FINAL and request.session_id == SESSION_ID_NONE:
+        topics = ctx.services.fetches.fetch_at_once(request)
+        if topics is not None:
+            return _encoded(ctx, ErrorCode.NONE, SESSION_ID_NONE, topics)
     session = _session(ctx, request)
     if isinstance(session, ErrorCode):
         return _encoded(ctx, session, SESSION_ID_NONE, [])

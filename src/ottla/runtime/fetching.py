@@ -16,18 +16,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.model.chunks import FileSlice
-from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, StorageError
+from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, OttlaError, StorageError
 from ottla.runtime.fetch_sessions import FetchedPartition, FetchSession, TopicKey
-from ottla.wire.fetch_types import EpochEndOffset, PartitionData
+from ottla.wire.fetch_types import EpochEndOffset, FetchRequest, PartitionData
 
 if TYPE_CHECKING:
-    from ottla.runtime.partition import Partition
+    from ottla.runtime.partition import Partition, TopicCounters
     from ottla.runtime.partitions import PartitionTable
 
 READ_COMMITTED = 1
+
+_NO_RECORDS: Final = (None, -1, None, None, None, None)
+# What calling the class does, without a Python frame.
+_new_data: Final[Callable[[tuple[object, ...]], PartitionData]] = partial(tuple.__new__, PartitionData)
 
 Answer = Callable[[list[tuple[TopicKey, list[PartitionData]]]], None]
 """Takes the collected partitions and sends them; called exactly once unless the fetch is cancelled."""
@@ -157,6 +162,46 @@ class Fetches:
             answer(collected.settle())
             return None
         return WaitingFetch(self, session, limits, answer).cancel
+
+    def fetch_at_once(self, request: FetchRequest) -> list[tuple[TopicKey, list[PartitionData]]] | None:
+        """The answer to a fetch without a session if it can be given now and nothing is unusual about it, else None.
+
+        What a session would give, without making one: most fetches find data, and most clients send them like this.
+        """
+        if request.replica_id >= 0 or request.isolation_level == READ_COMMITTED:
+            return None
+        room, found, topics = request.max_bytes, 0, []
+        read: list[tuple[TopicCounters, int]] = []
+        for key, asked in request.topics:
+            rows: list[PartitionData] = []
+            for index, leader_epoch, offset, fetched_epoch, _, max_bytes in asked:
+                partition = self._table.leading_or_none(key, index)
+                log = None if partition is None else partition.log_or_none
+                if partition is None or log is None or leader_epoch >= 0 or fetched_epoch >= 0:
+                    return None
+                high_watermark, start = partition.high_watermark, log.log_start_offset
+                if offset == high_watermark and start <= offset and log.producers.first_unstable_offset is None:
+                    rows.append(_new_data((index, 0, high_watermark, high_watermark, start, *_NO_RECORDS)))
+                    continue
+                if not start <= offset < high_watermark or log.producers.first_unstable_offset is not None:
+                    return None
+                try:
+                    records = log.read(offset, max_bytes if max_bytes < room else room, high_watermark, not found)
+                except OttlaError:
+                    return None
+                data = (index, 0, high_watermark, high_watermark, start, None, -1, records, None, None, None)
+                rows.append(_new_data(data))
+                if records is not None:
+                    found += records.length
+                    room = max(room - records.length, 0)
+                    read.append((partition.counters, records.length))
+            topics.append((key, rows))
+        if found < request.min_bytes and request.max_wait_ms > 0:
+            return None
+        for counters, size in read:
+            counters.fetch_requests += 1
+            counters.bytes_out += size
+        return topics
 
     def collect(self, session: FetchSession, limits: FetchLimits) -> Collected:
         """Look at each dirty partition in turn, as long as there is room in the answer."""

@@ -86,6 +86,11 @@ class PartitionTable:
         topic = self.topic(key)
         return topic, self.leader_of(topic, index)
 
+    def leading_or_none(self, key: str | UUID, index: int) -> Partition | None:
+        """The partition, if it is led here; None for every reason why not."""
+        topic = self._by_name.get(key) or self._by_id.get(key)  # type: ignore[arg-type]
+        return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
+
     def leader(self, key: str | UUID, index: int) -> Partition:
         """The partition, if this broker leads it."""
         return self.leader_of(self.topic(key), index)
