@@ -154,6 +154,7 @@ class Connection:
             if count:
                 share.metrics.bytes_in += count
                 self._take_frames(view, kept + count)
+                share.attention.touch()
             else:
                 self._fail()
         except Exception as error:

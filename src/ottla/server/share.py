@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ottla.server.attention import Attention
 from ottla.server.idle import IdleWheel
 from ottla.server.output import STAGING_BYTES
 from ottla.server.platform import Platform, choose_platform
@@ -53,6 +54,7 @@ class LoopShare:
         "_limits",
         "_room_waiters",
         "_tasks",
+        "attention",
         "buffers",
         "idle",
         "loop",
@@ -74,6 +76,7 @@ class LoopShare:
         self.platform = platform or choose_platform()
         self.buffers = ReceiveBuffers()
         self.staging = memoryview(bytearray(STAGING_BYTES))
+        self.attention = Attention(self.loop)
         self.idle = IdleWheel(self.loop, limits.idle_ms_max)
         self.refusals = Refusals(self.loop.time)
         self.open_count = 0

@@ -1,0 +1,44 @@
+"""Staying awake for a moment after a request, because the next one is often close behind.
+
+A loop with nothing to do blocks, and its processor goes to sleep. Waking it takes longer than most requests: on a virtual
+machine some 50 us, several times what serving one costs. So for a moment after each request the loop looks for the next
+one without blocking. The moment is short, and with no traffic nothing spins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+AWAKE_SECONDS: Final = 60e-6
+"""About what it takes to fall asleep and wake up again; beyond that sleeping is cheaper."""
+
+
+class Attention:
+    """Keeps one loop from blocking until a moment after the last `touch`."""
+
+    __slots__ = ("_loop", "_spinning", "_until")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._until = 0.0
+        self._spinning = False
+
+    @property
+    def is_awake(self) -> bool:
+        return self._spinning
+
+    def touch(self) -> None:
+        """A request was served."""
+        self._until = time.perf_counter() + AWAKE_SECONDS
+        if not self._spinning:
+            self._spinning = True
+            self._loop.call_soon(self._spin)
+
+    def _spin(self) -> None:
+        # A callback that is ready makes the loop look at its sockets without waiting for them.
+        if time.perf_counter() < self._until:
+            self._loop.call_soon(self._spin)
+        else:
+            self._spinning = False
