@@ -1,8 +1,8 @@
 """Staying awake for a moment after a request, because the next one is often close behind.
 
-A loop with nothing to do blocks, and its processor goes to sleep. Waking it takes longer than most requests: on a virtual
-machine some 50 us, several times what serving one costs. So for a moment after each request the loop looks for the next
-one without blocking. The moment is short, and with no traffic nothing spins.
+A loop with nothing to do blocks, and its processor goes to sleep. Waking it takes longer than most requests: on a
+virtual machine some 50 us, several times what serving one costs. So for a moment after each request the loop looks
+for the next one without blocking. The moment is short, and with no traffic nothing spins.
 """
 
 from __future__ import annotations
