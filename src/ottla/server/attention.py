@@ -2,7 +2,8 @@
 
 A loop with nothing to do blocks, and its processor goes to sleep. Waking it takes longer than most requests: on a
 virtual machine some 50 us, several times what serving one costs. So for a moment after each request the loop looks
-for the next one without blocking. The moment is short, and with no traffic nothing spins.
+for the next one without blocking. The moment is short, only short requests with short answers bring it about (large
+ones keep a client busy for longer than it takes to wake), and with no traffic nothing spins.
 """
 
 from __future__ import annotations

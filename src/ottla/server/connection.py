@@ -40,6 +40,8 @@ from ottla.server.refusals import recognise
 from ottla.server.share import LoopShare
 from ottla.server.transport import Transport
 
+SHORT_REQUEST_BYTES_MAX: Final = 1024
+"""Who sends this little at a time waits for each answer, and the next request is close."""
 FRAMES_PER_TURN_MAX: Final = 32
 """Requests of one client before the others have their turn."""
 LARGE_TURN_BYTES_MAX: Final = 1 << 20
@@ -61,6 +63,7 @@ class Connection:
 
     __slots__ = (
         "_alive",
+        "_answered_shortly",
         "_backlog",
         "_corked",
         "_dispatch",
@@ -120,6 +123,8 @@ class Connection:
         self._corked = False
         self._paused = False
         self._reading = True
+        self._answered_shortly = False
+        """Whether the last answer was one that a client waits for before it asks again."""
         self._writing = False
         self._warming = False
         self._output = Output(transport, share.platform, share.staging)
@@ -154,7 +159,9 @@ class Connection:
             if count:
                 share.metrics.bytes_in += count
                 self._take_frames(view, kept + count)
-                share.attention.touch()
+                if count <= SHORT_REQUEST_BYTES_MAX and self._answered_shortly:
+                    self._answered_shortly = False
+                    share.attention.touch()
             else:
                 self._fail()
         except Exception as error:
@@ -305,6 +312,7 @@ class Connection:
         if len(body) > JOINED_BYTES_MAX:
             self._answer([body])
             return
+        self._answered_shortly = True
         data = _length_bytes(len(body)) + body
         try:
             sent = self._send(data, 0)
