@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | Deferred:
     request = codec.parse(frame, position, ctx.api_version)
+    bytes_max = min(request.max_bytes, ctx.services.config.fetch_max_bytes)
     if request.session_epoch == SESSION_EPOCH_FINAL and request.session_id == SESSION_ID_NONE:
-        topics = ctx.services.fetches.fetch_at_once(request)
+        topics = ctx.services.fetches.fetch_at_once(request, bytes_max)
         if topics is not None:
             return _encoded(ctx, ErrorCode.NONE, SESSION_ID_NONE, topics)
     session = _session(ctx, request)
@@ -40,7 +41,7 @@ def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | De
     limits = FetchLimits(
         request.max_wait_ms,
         request.min_bytes,
-        min(request.max_bytes, ctx.services.config.fetch_max_bytes),
+        bytes_max,
         request.isolation_level,
         not is_full,
     )

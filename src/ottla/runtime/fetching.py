@@ -163,14 +163,14 @@ class Fetches:
             return None
         return WaitingFetch(self, session, limits, answer).cancel
 
-    def fetch_at_once(self, request: FetchRequest) -> list[tuple[TopicKey, list[PartitionData]]] | None:
+    def fetch_at_once(self, request: FetchRequest, bytes_max: int) -> list[tuple[TopicKey, list[PartitionData]]] | None:
         """The answer to a fetch without a session if it can be given now and nothing is unusual about it, else None.
 
         What a session would give, without making one: most fetches find data, and most clients send them like this.
         """
         if request.replica_id >= 0 or request.isolation_level == READ_COMMITTED:
             return None
-        room, found, topics = request.max_bytes, 0, []
+        room, found, topics = bytes_max, 0, []
         read: list[tuple[TopicCounters, int]] = []
         for key, asked in request.topics:
             rows: list[PartitionData] = []
