@@ -22,6 +22,9 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     "log.segment.delete.delay.ms": "1000",
     "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
 }
 JVM_OPTIONS = (
     "-Xmx1G",

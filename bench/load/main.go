@@ -6,6 +6,8 @@
 //	load produce  -addr HOST:PORT -topic T -partitions 4 -connections 32 -in-flight 1 -seconds 4
 //	load fetch    -addr HOST:PORT -topic T -partitions 4 -fetch-bytes 1048576 -seconds 3
 //	load session  -addr HOST:PORT -topic T -partitions 1000 -seconds 3
+//	load commits  -addr HOST:PORT -topic T -partitions 4 -connections 32 -seconds 4
+//	load members  -addr HOST:PORT -groups 1000 -group-members 5     holds them until its standard input ends
 //	load idle     -addr HOST:PORT -connections 10000        holds them until its standard input ends
 package main
 
@@ -29,15 +31,18 @@ type options struct {
 	fetchBytes   int
 	duration     time.Duration
 	bytesMax     int64
+	groups       int
+	groupMembers int
 }
 
 func main() {
 	if len(os.Args) < 2 {
-		fail(fmt.Errorf("load produce|fetch|session|idle [flags]"))
+		fail(fmt.Errorf("load produce|fetch|session|commits|members|idle [flags]"))
 	}
 	command, o := os.Args[1], parse(os.Args[2:])
 	commands := map[string]func(options) (map[string]float64, error){
 		"produce": produce, "fetch": fetch, "session": session, "idle": idle,
+		"commits": commits, "members": members,
 	}
 	run, known := commands[command]
 	if !known {
@@ -64,6 +69,8 @@ func parse(args []string) options {
 	f.IntVar(&o.fetchBytes, "fetch-bytes", 1<<20, "largest part of a partition in one answer")
 	seconds := f.Float64("seconds", 4, "how long")
 	f.Int64Var(&o.bytesMax, "bytes", 0, "stop after so many bytes of values (0: only after -seconds)")
+	f.IntVar(&o.groups, "groups", 1, "groups")
+	f.IntVar(&o.groupMembers, "group-members", 5, "members of each group")
 	f.Parse(args)
 	o.duration = time.Duration(*seconds * float64(time.Second))
 	return o

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from bench.sections import cpu, e2e, fetch, idle, produce, requests, startup
+from bench.sections import cpu, e2e, fetch, groups, idle, produce, requests, startup, transactions
 
 SECTIONS: dict[str, ModuleType] = {
     "startup": startup,
@@ -16,5 +16,7 @@ SECTIONS: dict[str, ModuleType] = {
     "fetch": fetch,
     "e2e": e2e,
     "cpu": cpu,
+    "transactions": transactions,
+    "groups": groups,
     "idle": idle,
 }

@@ -30,6 +30,7 @@ class Case:
     records: int
     record_bytes: int
     properties: tuple[str, ...] | None
+    flags: tuple[str, ...] = ()
 
     @property
     def measures(self) -> tuple[Measure, Measure]:
@@ -84,7 +85,9 @@ def performance_tool(harness: Harness, broker: Broker, topic: str, records: int,
     arguments = [part for flag, value in flags.items() for part in (flag, str(value))]
     properties = ["--command-property", "linger.ms=5", *(case.properties or ())]
     main = "org.apache.kafka.tools.ProducerPerformance"
-    output = processes.run(harness.tools.java(main, *arguments, *properties, options=["-Xmx512M"]), LOAD_TIMEOUT_S)
+    output = processes.run(
+        harness.tools.java(main, *arguments, *case.flags, *properties, options=["-Xmx512M"]), LOAD_TIMEOUT_S
+    )
     rates = re.findall(r"([\d.]+) records/sec .*99\.9th", output)
     if not rates or "Exception" in output:
         raise NotMeasured(f"the performance tool gave no figure: {output.strip()[-160:]}")

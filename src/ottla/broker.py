@@ -28,26 +28,33 @@ from ottla.core.controller.commands import RegisterBroker
 from ottla.core.controller.context import with_dynamic_configs
 from ottla.core.controller.image import ImageDelta, MetadataImage
 from ottla.core.controller.records import BrokerEndpoint, SupportedFeature
+from ottla.core.groups.records import GroupRecord
 from ottla.log.disk import RealDisk
 from ottla.log.handles import OpenFiles
 from ottla.model.configs.definition import ResourceType
 from ottla.model.configs.listeners import Endpoint
 from ottla.model.configs.resolve import BrokerConfig, resolve_topic
 from ottla.model.errors import ConfigError, OttlaError, StorageError
+from ottla.model.ids import TopicPartition
 from ottla.runtime.appending import Appender
 from ottla.runtime.compacting import Compactor
 from ottla.runtime.controller import ControllerDriver
+from ottla.runtime.coordinator_kinds import group_kind, transaction_kind
+from ottla.runtime.coordinators import Coordinators
 from ottla.runtime.fetch_sessions import FetchSessions
 from ottla.runtime.fetching import Fetches
 from ottla.runtime.flushing import Flushes
+from ottla.runtime.internal_topics import InternalTopics
 from ottla.runtime.log_directories import LogDirectories
 from ottla.runtime.maintenance import Maintenance
+from ottla.runtime.marker_writing import MarkerWriter
 from ottla.runtime.metrics import Metrics
 from ottla.runtime.partitions import PartitionTable
 from ottla.runtime.producer_ids import ProducerIds
 from ottla.runtime.quorum import SingleVoter
 from ottla.runtime.record_worker import RecordWorker
 from ottla.runtime.telemetry import Telemetry
+from ottla.runtime.transaction_coordinators import TransactionCoordinators
 from ottla.runtime.world import SystemClock, Threads, World
 from ottla.server.dispatch import Dispatcher
 from ottla.server.listener import Listener
@@ -148,6 +155,7 @@ class Broker:
         services.maintenance.start()
         closing.push_async_callback(services.maintenance.stop)
         await self._listen(services)
+        self._coordinate(services)
         await self._register(services, clean_start=directories.was_clean)
         for listener in self._listeners:
             listener.accept()
@@ -177,6 +185,7 @@ class Broker:
         worker = RecordWorker()
         self._closing.push_async_callback(worker.close)
         controller = ControllerDriver(quorum, self.config, world.new_uuid)
+        groups, markers, transactions = self._build_coordinators(table, flushes, directories)
         services = Services(
             world=world,
             node_id=self.config.node_id,
@@ -194,16 +203,57 @@ class Broker:
             log_directories=directories,
             metrics=Metrics(),
             telemetry=Telemetry(world.clock, world.new_uuid),
+            internal_topics=InternalTopics(controller, lambda: self.config, lambda: self._services.image),
+            groups=groups,
+            markers=markers,
+            transactions=transactions,
         )
         self._services = services
         self._take_broker_config(quorum.image)
         for topic in quorum.image.topics.values():
             table.host(topic, resolve_topic(quorum.image.topic_configs(topic.name), self.config))
-        if any(topic.is_rewritten for topic in table.topics):
+        if any(topic.is_rewritten and not topic.is_internal for topic in table.topics):
             maintenance.spawn(_warm(worker))
         quorum.subscribe(self._metadata_changed)
         Compactor(world, table, directories, maintenance, worker, lambda: self.config).start()
         return services
+
+    def _build_coordinators(
+        self, table: PartitionTable, flushes: Flushes, directories: LogDirectories
+    ) -> tuple[Coordinators[GroupRecord], MarkerWriter, TransactionCoordinators]:
+        world = self._world
+
+        def has_files(tp: TopicPartition) -> bool:
+            return directories.directory_of(tp) is not None
+
+        groups = Coordinators(
+            group_kind(lambda: self.config, lambda: self._services.image, world.new_uuid),
+            world,
+            table,
+            flushes,
+            lambda: self.config,
+            has_files=has_files,
+        )
+        markers = MarkerWriter(table, world.clock, flushes, lambda: groups)
+        transactions = TransactionCoordinators(
+            transaction_kind(lambda: self.config),
+            world,
+            table,
+            flushes,
+            lambda: self.config,
+            has_files=has_files,
+            sender=markers,
+            topic_exists=lambda name: name in self._services.image.topics,
+            producer_ids=lambda: self._services.producer_ids,
+        )
+        return groups, markers, transactions
+
+    def _coordinate(self, services: Services) -> None:
+        """Begin to load coordinators. They let go first at a stop, so that those who wait for others hear of it."""
+        self._closing.push_async_callback(services.transactions.close)
+        self._closing.push_async_callback(services.groups.close)
+        services.groups.follow(services.image, services.node_id)
+        services.transactions.coordinators.follow(services.image, services.node_id)
 
     async def _listen(self, services: Services) -> None:
         """Bind every listener; nothing is accepted yet."""
@@ -300,6 +350,8 @@ class Broker:
         for resource, name in delta.configs_changed:
             if resource is ResourceType.TOPIC and name in image.topics:
                 table.set_config(name, resolve_topic(image.topic_configs(name), self.config))
+        services.groups.metadata_changed(image, delta, services.node_id)
+        services.transactions.coordinators.metadata_changed(image, delta, services.node_id)
 
     def _take_broker_config(self, image: MetadataImage) -> None:
         """Dynamic broker configs take effect: on the broker, and through defaults on every topic."""

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from ottla.core.controller.image import MetadataImage, PartitionImage
 from ottla.core.controller.records import NO_LEADER
 from ottla.model.errors import ErrorCode
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+from ottla.model.ids import INTERNAL_TOPICS as INTERNAL_TOPICS
 
 
 class BrokerAddress(NamedTuple):

@@ -9,18 +9,23 @@ import msgspec
 
 if TYPE_CHECKING:
     from ottla.core.controller.image import MetadataImage
+    from ottla.core.groups.records import GroupRecord
     from ottla.model.configs.resolve import BrokerConfig
     from ottla.runtime.appending import Appender
     from ottla.runtime.controller import ControllerDriver
+    from ottla.runtime.coordinators import Coordinators
     from ottla.runtime.fetch_sessions import FetchSessions
     from ottla.runtime.fetching import Fetches
+    from ottla.runtime.internal_topics import InternalTopics
     from ottla.runtime.log_directories import LogDirectories
     from ottla.runtime.maintenance import Maintenance
+    from ottla.runtime.marker_writing import MarkerWriter
     from ottla.runtime.metrics import Metrics
     from ottla.runtime.partitions import PartitionTable
     from ottla.runtime.producer_ids import ProducerIds
     from ottla.runtime.quorum import MetadataQuorum
     from ottla.runtime.telemetry import Telemetry
+    from ottla.runtime.transaction_coordinators import TransactionCoordinators
     from ottla.runtime.world import World
 
 
@@ -46,6 +51,10 @@ class Services:
     log_directories: LogDirectories
     metrics: Metrics
     telemetry: Telemetry
+    internal_topics: InternalTopics
+    groups: Coordinators[GroupRecord]
+    transactions: TransactionCoordinators
+    markers: MarkerWriter
 
 
 class RequestContext(msgspec.Struct, gc=False):

@@ -85,3 +85,30 @@ class Api:
 
     def supports(self, version: int) -> bool:
         return self.min_version <= version <= self.max_version
+
+
+def declared_api(
+    request: type[Message],
+    response: type[Message],
+    handler: Handler,
+    permission: Permission | None,
+    *,
+    error_response: ErrorResponse | None = None,
+    heavy: bool = False,
+) -> Api:
+    """An entry for an API whose messages are declared: key, name and versions are those of the request."""
+    schema = request.__schema__
+    if schema is None or schema.api_key is None:
+        raise TypeError(f"{request.__name__} is no request")
+    return Api(
+        key=schema.api_key,
+        name=request.__name__.removesuffix("Request"),
+        min_version=schema.versions[0],
+        max_version=schema.versions[1],
+        handler=handler,
+        permission=permission,
+        heavy=heavy,
+        request=request,
+        response=response,
+        error_response=error_response,
+    )

@@ -2,8 +2,9 @@
 
 Sessions as KIP-227 has them; the wait ends with `min_bytes`, with an error, or after `max_wait_ms`. The first batch
 comes whole even if it is larger than the limits. From version 13 on topics go by id. Reads are of committed offsets
-only: nothing at or above the high watermark leaves. A follower's fetch (replica id 0 or more) is refused: there is no
-other broker yet.
+only: nothing at or above the high watermark leaves; with isolation level 1 nothing at or above the last stable offset,
+and the answer names the aborted transactions in what it holds. A follower's fetch (replica id 0 or more) is refused:
+there is no other broker yet.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 latest tiered.
 
 A lookup by timestamp finds the exact record: the time index leads to a batch, which is read and, where it is
-compressed, decompressed in a thread. Nothing at or above the high watermark is found. Without tiered storage "latest
+compressed, decompressed in a thread. Nothing at or above the high watermark is found, and for a reader of committed
+transactions nothing at or above the last stable offset. Without tiered storage "latest
 tiered" (-5) and "earliest pending upload" (-6) answer -1, as Kafka does.
 """
 
@@ -81,8 +82,8 @@ async def _answer(
 
 async def _find(ctx: RequestContext, partition: Partition, timestamp: int, isolation_level: int) -> Found:
     log = partition.log
+    end = partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.high_watermark
     if timestamp == LATEST:
-        end = partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.high_watermark
         return Found(end, leader_epoch=log.epochs.latest)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return Found(log.log_start_offset, leader_epoch=log.epochs.epoch_of(log.log_start_offset))
@@ -92,8 +93,8 @@ async def _find(ctx: RequestContext, partition: Partition, timestamp: int, isola
     if timestamp == MAX_TIMESTAMP:
         found = await run(log.offset_of_max_timestamp)
     else:
-        found = await run(log.offset_for_timestamp, timestamp, partition.high_watermark)
-    return Found() if found is None or found[0] >= partition.high_watermark else Found(*found)
+        found = await run(log.offset_for_timestamp, timestamp, end)
+    return Found() if found is None or found[0] >= end else Found(*found)
 
 
 def _refused(asked: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:

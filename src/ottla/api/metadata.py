@@ -58,7 +58,9 @@ async def _create_missing(ctx: RequestContext, asked: AskedTopics) -> dict[str, 
     )
     if not names:
         return {}
-    created = await ctx.services.controller.submit(CreateTopics([NewTopic(name) for name in names]))
+    new_topic = ctx.services.internal_topics.new_topic
+    topics_to_create = [new_topic(name) if name in INTERNAL_TOPICS else NewTopic(name) for name in names]
+    created = await ctx.services.controller.submit(CreateTopics(topics_to_create))
     return {
         topic.name: topic.outcome.code
         for topic in created

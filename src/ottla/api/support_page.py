@@ -13,12 +13,6 @@ from ottla.api.entry import Api
 from ottla.api.table import APIS
 
 KAFKA_APIS: Final = {
-    "Consumer groups and offsets": "FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, "
-    "OffsetFetch, OffsetDelete, DescribeGroups, ListGroups, DeleteGroups, ConsumerGroupHeartbeat, "
-    "ConsumerGroupDescribe",
-    "Transactions": "AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit, WriteTxnMarkers, "
-    "DescribeTransactions, ListTransactions; InitProducerId with a transactional id is answered with "
-    "COORDINATOR_NOT_AVAILABLE",
     "Several brokers": "Vote, BeginQuorumEpoch, EndQuorumEpoch, FetchSnapshot, BrokerRegistration, BrokerHeartbeat, "
     "AlterPartition, AlterPartitionReassignments, ListPartitionReassignments, AddRaftVoter, RemoveRaftVoter, Fetch by "
     "followers",

@@ -18,6 +18,8 @@ COMMANDS: Final = {
     "topic": "topic",
     "produce": "produce",
     "consume": "consume",
+    "group": "group",
+    "txn": "txn",
     "cluster": "cluster",
     "config": "config",
     "log": "log",

@@ -29,7 +29,8 @@ POLL_MS = 1_000
     epilog="`ottla consume orders`  \n"
     "`ottla consume orders --follow --from end`  \n"
     "`ottla consume orders --from 2026-01-31T12:00:00 -n 10 --output json`  \n"
-    "`ottla consume orders --from -5 --partition 0 -f '%p:%o %k=%s\\n'`"
+    "`ottla consume orders --from -5 --partition 0 -f '%p:%o %k=%s\\n'`  \n"
+    "`ottla consume orders --group billing --follow`"
 )
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to read.", show_default=False)],
@@ -43,6 +44,15 @@ def consume(
     ] = "beginning",
     partition: Annotated[
         list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one; may be given several times.")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            metavar="GROUP",
+            help="Share the topic with this group's members and commit; --from is for partitions without an offset.",
+        ),
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow/--no-follow", help="Wait for more records at the end, until Ctrl-C.")
@@ -72,10 +82,17 @@ def consume(
     """Read records and stop at the end of the topic, or go on with --follow."""
     if format_string is not None and output is not None:
         raise UsageError("--format and --output exclude each other")
+    if group is not None and partition:
+        raise UsageError("--group and --partition exclude each other: the group shares the partitions out")
     position = parse_start(start, time.time_ns() // 1_000_000)
     write = _writer(format_string, output, keys=keys, headers=headers)
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
     with connect(bootstrap) as cluster:
+        if group is not None:
+            from ottla.cli.group_consumption import GroupConsumption
+
+            GroupConsumption(cluster, topic, group, position, isolation).copy(write, count, follow=follow)
+            return
         partitions = _partitions(cluster, topic, partition)
         starts, remarks = resolve_start(cluster, position, partitions)
         for remark in remarks:

@@ -12,6 +12,10 @@ broker.
     producer.py          records in, batches out (batch_sender.py carries ready batches)
     partition_reader.py  raw batches of one partition, the next fetch always under way (for Spark)
     consumer.py          decoded records of many partitions
+    coordinators.py      who coordinates a group or a transactional id
+    groups.py            list, describe, delete groups; their offsets
+    group_consumer.py    records of the partitions that a group hands out (group_membership.py is its place there)
+    transactions.py      list, describe, abort transactions
 
 Imports wire and model, and nothing else of the package.
 """

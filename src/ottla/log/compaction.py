@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
+from ottla.log.transaction_index import AbortedTransaction
 from ottla.model.errors import OttlaError
 
 if TYPE_CHECKING:
@@ -64,15 +65,6 @@ class ProducerTail(msgspec.Struct, frozen=True, array_like=True):
     producer_epoch: int
     last_data_offset: int
     """-1 if its last batch is a transaction's marker."""
-
-
-class AbortedTransaction(msgspec.Struct, frozen=True, array_like=True):
-    """A transaction whose records nobody may see, as the transaction index has it."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
 
 
 class CompactionJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ottla.log.compaction import AbortedTransaction, CompactionJob, ProducerTail
+from ottla.log.compaction import CompactionJob, ProducerTail
 from ottla.log.compaction_read import Chunk, Numbers, Row, Run
 from ottla.log.compaction_transactions import TransactionTrail, marker_of
+from ottla.log.transaction_index import AbortedTransaction
 from ottla.wire.batch import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
 from ottla.wire.compiled.batches import Header, Policy, Span
 

@@ -56,6 +56,7 @@ def plan_round(
         segment_index_bytes=log.config.segment_index_bytes,
         index_interval_bytes=log.config.index_interval_bytes,
         producers=[_tail(producer) for producer in log.producers.active_producers()],
+        aborted=log.aborted_transactions(log.segments[0].base_offset, end),
         map_bytes_max=map_bytes_max,
         io_bytes_per_second_max=io_bytes_per_second_max,
         seed=seed,

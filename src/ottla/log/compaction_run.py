@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from ottla.log import transaction_index
 from ottla.log.compaction import (
     BatchFault,
     CleanedGroup,
@@ -21,7 +22,7 @@ from ottla.log.compaction import (
 )
 from ottla.log.compaction_judge import Action, BatchJudge, Outcomes, in_transactions, last_offset_of, last_offsets_of
 from ottla.log.compaction_read import Chunk, Numbers, RecordParser, Row, Run, read_chunks
-from ottla.log.compaction_transactions import TransactionTrail, encode_transaction_index, marker_of
+from ottla.log.compaction_transactions import TransactionTrail, marker_of
 from ottla.log.compaction_write import CleanedSegment, discard_cleaned, emptied_batch, encode_batch
 from ottla.log.disk import Disk
 from ottla.log.key_map import KeyMap, key_bytes_of
@@ -110,7 +111,8 @@ class KeyPass:
         self._pace = pace
         self._map = KeyMap(job.map_bytes_max, job.seed)
         self._parser = RecordParser(job.seed)
-        self._trail = TransactionTrail(job.aborted)
+        # Those that ended in the clean part are over: this pass does not see their markers.
+        self._trail = TransactionTrail(t for t in job.aborted if t.last_offset >= job.first_dirty_offset)
 
     def run(self) -> tuple[KeyMap, int]:
         """The map, and the offset up to which it knows every record of the dirty part; whole batches only."""
@@ -189,7 +191,7 @@ class CleanPass:
             for source in sources:
                 for chunk in read_chunks(self._disk, self._job.directory, source):
                     self._clean_chunk(source, chunk, target)
-            group = target.finish(encode_transaction_index(self._judge.take_kept_aborted()))
+            group = target.finish(transaction_index.encode(self._judge.take_kept_aborted()))
         except BaseException:
             target.discard()
             raise

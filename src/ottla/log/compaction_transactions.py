@@ -12,7 +12,7 @@ from heapq import heapify, heappop
 from struct import Struct
 from typing import Final
 
-from ottla.log.compaction import AbortedTransaction
+from ottla.log.transaction_index import AbortedTransaction
 from ottla.model.errors import ApiError
 from ottla.wire.records import iterate
 
@@ -22,8 +22,6 @@ NO_RECORD: Final = -1
 UNREADABLE: Final = -2
 
 _CONTROL_KEY: Final = Struct(">hh")
-_INDEX_ENTRY: Final = Struct(">hqqqq")
-_INDEX_VERSION: Final = 0
 
 
 class TransactionTrail:
@@ -86,17 +84,3 @@ def marker_of(batch: bytes | memoryview) -> int:
         return UNREADABLE
     _, kind = _CONTROL_KEY.unpack_from(key)
     return int(kind)
-
-
-def encode_transaction_index(transactions: Iterable[AbortedTransaction]) -> bytes:
-    """A segment's `.txnindex` file."""
-    return b"".join(
-        _INDEX_ENTRY.pack(
-            _INDEX_VERSION,
-            transaction.producer_id,
-            transaction.first_offset,
-            transaction.last_offset,
-            transaction.last_stable_offset,
-        )
-        for transaction in transactions
-    )

@@ -27,19 +27,19 @@ OPEN_FILES_MAX: Final = 4096
 class FileHandle:
     """A file by its path, opened on demand. Renaming goes through the handle, so that it never points astray."""
 
-    __slots__ = ("_file", "_open_files", "_renaming_to", "path", "used")
+    __slots__ = ("_open_files", "_renaming_to", "file", "path", "used")
 
     def __init__(self, path: str, open_files: OpenFiles) -> None:
         self.path = path
         self.used = False
-        self._file: File | None = None
+        self.file: File | None = None
         self._open_files = open_files
         self._renaming_to: str | None = None
 
     def get(self) -> File:
         """The open file, for reading and writing. Hold it no longer than needed."""
         self.used = True
-        return self._file or self._open()
+        return self.file or self._open()
 
     def create(self) -> File:
         """The file, made empty if it is there already."""
@@ -64,7 +64,7 @@ class FileHandle:
 
     def forget(self) -> None:
         """Drop the open file; it closes when nobody else holds it."""
-        self._file = None
+        self.file = None
         self._open_files.forget(self)
 
     def _open(self) -> File:
@@ -84,7 +84,7 @@ class FileHandle:
                 return self._keep(file)
 
     def _keep(self, file: File) -> File:
-        self._file = file
+        self.file = file
         # Only a second use counts: a walk over many files once must not push out those that are in use.
         self.used = False
         self._open_files.keep(self)

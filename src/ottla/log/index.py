@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from contextlib import suppress
 from operator import lt
@@ -213,6 +213,14 @@ class OffsetIndex(SparseIndex):
             arrays = self._load_arrays()
         found = bisect_right(arrays[0], key)
         return (arrays[0][found - 1], arrays[1][found - 1]) if found else None
+
+    def first_from(self, position: int) -> int | None:
+        """The key of the first entry that points at `position` or beyond it; None if there is none."""
+        arrays = self._arrays
+        if arrays is None or len(arrays[0]) != self.count:
+            arrays = self._load_arrays()
+        found = bisect_left(arrays[1], position)
+        return arrays[0][found] if found < len(arrays[0]) else None
 
     def truncate_entries(self, count: int) -> None:
         super().truncate_entries(count)

@@ -34,6 +34,7 @@ class KeptLog(ReadableLog):
         "_segment_bytes",
         "_snapshots",
         "_stamps",
+        "flush_messages",
         "producers",
         "recovery_point",
     )
@@ -69,6 +70,7 @@ class KeptLog(ReadableLog):
         self._config = config
         self._segment_bytes = config.segment_bytes
         self._stamps = config.timestamp_type_log_append
+        self.flush_messages = config.flush_messages
         self.active.set_index_config(config.index_interval_bytes, config.segment_index_bytes)
         self.active.roll_timestamp = ASK_BEFORE_APPEND
 
@@ -76,7 +78,7 @@ class KeptLog(ReadableLog):
 
     def flush_due(self) -> bool:
         """Whether `flush.messages` asks for a sync now."""
-        return self.log_end_offset - self.recovery_point >= self._config.flush_messages
+        return self.log_end_offset - self.recovery_point >= self.flush_messages
 
     def flush_ms_due(self, now_ms: int) -> bool:
         """Whether `flush.ms` asks for a sync now."""
@@ -170,6 +172,8 @@ class KeptLog(ReadableLog):
         segment = Segment(self.directory, base_offset, self._files, size=size, suffix=names.SWAP)
         segment.set_index_config(self._config.index_interval_bytes, self._config.segment_index_bytes)
         segment.sealed = segment.synced = True
+        if self._disk.exists(segment.path_of(names.TRANSACTION_INDEX)):
+            segment.load_transactions()
         # Before any thread sees it: the files are renamed under the very handles that everybody uses.
         segment.load_indexes()
         return segment

@@ -29,6 +29,7 @@ from ottla.log.disk import Disk
 from ottla.log.failures import failed, is_out_of_space, out_of_space, storage_errors
 from ottla.log.handles import OpenFiles
 from ottla.log.keeping import KeptLog
+from ottla.log.producer_replay import Marker
 from ottla.log.producer_state import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ottla.log.reading import segment_index
 from ottla.log.recovery import LoadedLog, new_segment
@@ -38,7 +39,15 @@ from ottla.log.segment import Segment
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, OttlaError
 from ottla.model.ids import NO_TIMESTAMP, TopicPartition
-from ottla.wire.batch import CONTROL_BIT, BatchHeader, assign, crc_matches, iterate, set_log_append_time
+from ottla.wire.batch import (
+    CONTROL_BIT,
+    LENGTH_PREFIX_BYTES,
+    BatchHeader,
+    crc_matches,
+    iterate,
+    pack_assigned,
+    set_log_append_time,
+)
 
 
 class Appended(NamedTuple):
@@ -164,26 +173,53 @@ class PartitionLog(KeptLog):
                     ErrorCode.CORRUPT_MESSAGE,
                     f"{self.tp}: batch {header.base_offset} cannot follow, the log ends at {self.log_end_offset}",
                 )
-            self._write(
-                batch,
-                header.base_offset,
-                header.last_offset,
-                header.max_timestamp,
-                header.partition_leader_epoch,
-                now_ms,
-            )
+            if header.is_control and header.producer_id >= 0:
+                self._write_marker(batch, header, producer_replay.read_marker(batch), now_ms)
+            else:
+                self._write(
+                    batch,
+                    header.base_offset,
+                    header.last_offset,
+                    header.max_timestamp,
+                    header.partition_leader_epoch,
+                    now_ms,
+                )
             producer_replay.replay(self.producers, header, partial(bytes, batch))
 
     def _append_marker(self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
         """A transaction marker, from the transaction coordinator."""
         marker = producer_replay.read_marker(batch)
         if marker is not None:
-            self.producers.check_marker(header.producer_id, header.producer_epoch, marker[1])
+            self.producers.check_marker(header.producer_id, header.producer_epoch, marker.coordinator_epoch)
         base_offset = self.log_end_offset
         placed = header._replace(base_offset=base_offset, partition_leader_epoch=leader_epoch)
-        self._write(batch, base_offset, placed.last_offset, header.max_timestamp, leader_epoch, now_ms)
+        self._write_marker(batch, placed, marker, now_ms)
         producer_replay.replay(self.producers, placed, partial(bytes, batch))
         return Appended(base_offset, placed.last_offset, NO_TIMESTAMP, False)
+
+    def _write_marker(self, batch: memoryview, header: BatchHeader, marker: Marker | None, now_ms: int) -> None:
+        """Write a marker that has its place; before it the index entry of the transaction that it aborts, if any."""
+        base_offset, last_offset, leader_epoch = header.base_offset, header.last_offset, header.partition_leader_epoch
+        aborts = marker is not None and marker.aborts
+        aborted = self.producers.aborted_by(header.producer_id, base_offset) if aborts else None
+        if aborted is None:
+            self._write(batch, base_offset, last_offset, header.max_timestamp, leader_epoch, now_ms)
+            return
+        segment = self._make_room(len(batch), base_offset, last_offset, header.max_timestamp, now_ms)
+        try:
+            if segment.transactions is None:
+                self._names.changed()
+            segment.index_aborted(aborted)
+            self._write(batch, base_offset, last_offset, header.max_timestamp, leader_epoch, now_ms)
+        except (OSError, OttlaError) as error:
+            try:
+                segment.unindex_aborted(base_offset)
+            except OSError as worse:
+                raise failed(self.directory, worse) from worse
+            if isinstance(error, OSError):
+                raise self._not_written(error) from error
+            raise
+        self.last_aborted_offset = base_offset
 
     def _write(
         self, batch: memoryview, base_offset: int, last_offset: int, max_timestamp: int, leader_epoch: int, now_ms: int
@@ -196,8 +232,8 @@ class PartitionLog(KeptLog):
             or last_offset > segment.last_offset_max
         ):
             segment = self._make_room(size, base_offset, last_offset, max_timestamp, now_ms)
-        assign(batch, base_offset, leader_epoch)
         try:
+            pack_assigned(batch, 0, base_offset, size - LENGTH_PREFIX_BYTES, leader_epoch)
             segment.append(batch, size, base_offset, last_offset, max_timestamp)
         except OSError as error:
             raise self._not_written(error) from error
@@ -296,6 +332,7 @@ class PartitionLog(KeptLog):
             self.log_end_offset = self.active.load_tail()
             self.config = self._config
             self.recovery_point = min(self.recovery_point, self.log_end_offset)
+            self.last_aborted_offset = min(self.last_aborted_offset, self.log_end_offset - 1)
             self.epochs.truncate_from_end(self.log_end_offset)
             self._rebuild_producers(now_ms)
         return dropped
@@ -310,6 +347,7 @@ class PartitionLog(KeptLog):
             self.active.create()
         self.log_start_offset = self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
+        self.last_aborted_offset = -1
         self.epochs.clear()
         self.producers.clear()
         return dropped

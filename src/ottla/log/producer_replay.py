@@ -5,16 +5,17 @@ Headers are enough, except for a transaction marker, whose one record says how t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from struct import Struct
 from struct import error as StructError
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.log.producer_state import CompletedTransaction, ProducerStates
 from ottla.log.scan import TornBatchError, walk
 from ottla.log.segment import Located, Segment
 from ottla.log.snapshot_files import SnapshotFiles
+from ottla.log.transaction_index import AbortedTransaction
 from ottla.model.errors import CorruptLogError
 from ottla.wire.batch import BatchHeader
 from ottla.wire.records import iterate
@@ -24,6 +25,14 @@ MARKER_COMMIT: Final = 1
 
 _MARKER_KEY: Final = Struct(">hh")
 _MARKER_VALUE: Final = Struct(">hi")
+
+
+class Marker(NamedTuple):
+    """What a control batch says of its producer's transaction."""
+
+    aborts: bool
+    coordinator_epoch: int
+    timestamp: int
 
 
 def replay(
@@ -46,15 +55,15 @@ def replay(
     return None
 
 
-def read_marker(batch: bytes | memoryview) -> tuple[bool, int, int] | None:
-    """Whether it aborts, the coordinator's epoch, and the time; None if compaction has emptied the batch."""
+def read_marker(batch: bytes | memoryview) -> Marker | None:
+    """The marker; None if compaction has emptied the batch, or if it is a control batch of another kind."""
     for record in iterate(batch):
         try:
             _, kind = _MARKER_KEY.unpack_from(record.key or b"")
             _, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value or b"")
         except StructError:
             raise CorruptLogError(f"offset {record.offset} should be a transaction marker and is not") from None
-        return (kind == MARKER_ABORT, coordinator_epoch, record.timestamp) if kind <= MARKER_COMMIT else None
+        return Marker(kind == MARKER_ABORT, coordinator_epoch, record.timestamp) if kind <= MARKER_COMMIT else None
     return None
 
 
@@ -87,21 +96,50 @@ def rebuild(
     snapshots.remove_outside(log_start_offset, end_offset)
     offset, entries = snapshots.read_latest(end_offset) or (log_start_offset, [])
     producers.load_snapshot(entries)
+    for _ in _replay_range(producers, segments, offset, end_offset):
+        pass
+
+
+def aborted_in_segment(
+    snapshots: SnapshotFiles, segments: Sequence[Segment], segment: Segment, *, log_start_offset: int
+) -> list[AbortedTransaction]:
+    """The transaction index of one segment, from its markers. Begins with what is known of the producers before it."""
+    producers = ProducerStates()
+    offset, entries = snapshots.read_latest(segment.base_offset) or (log_start_offset, [])
+    producers.load_snapshot(entries)
+    before = _replay_range(producers, segments, offset, segment.base_offset)
+    for _ in before:
+        pass
+    aborted = []
+    for completed in _replay_segment(producers, segment, segment.base_offset, None):
+        if completed.aborted:
+            aborted.append(producers.index_entry_of(completed))
+    return aborted
+
+
+def _replay_range(
+    producers: ProducerStates, segments: Sequence[Segment], start_offset: int, end_offset: int
+) -> Iterator[CompletedTransaction]:
     for index, segment in enumerate(segments):
         if segment.base_offset < end_offset and (
-            index + 1 == len(segments) or segments[index + 1].base_offset > offset
+            index + 1 == len(segments) or segments[index + 1].base_offset > start_offset
         ):
-            _replay_segment(producers, segment, offset, end_offset)
+            yield from _replay_segment(producers, segment, start_offset, end_offset)
 
 
-def _replay_segment(producers: ProducerStates, segment: Segment, start_offset: int, end_offset: int) -> None:
+def _replay_segment(
+    producers: ProducerStates, segment: Segment, start_offset: int, end_offset: int | None
+) -> Iterator[CompletedTransaction]:
+    """Note the batches of a range, and give the transactions that end in it, each before the next batch is noted."""
     first = segment.locate(start_offset)
     if first is None:
         return
     try:
         for position, header in walk(segment.log.get(), first.position, segment.size):
-            if header.base_offset >= end_offset:
+            if end_offset is not None and header.base_offset >= end_offset:
                 return
-            replay(producers, header, partial(segment.batch_at, Located(position, header)))
+            completed = replay(producers, header, partial(segment.batch_at, Located(position, header)))
+            if completed is not None:
+                yield completed
     except TornBatchError as error:
         raise CorruptLogError(f"{segment.path}: {error}") from error

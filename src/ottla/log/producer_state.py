@@ -7,7 +7,8 @@ producer are remembered, because a client has up to five requests under way and 
 
 Transactions. A transactional batch opens a transaction, a control batch (marker) ends it. From its first offset to its
 marker nothing is stable, and a transaction stays unstable until its marker is below the high watermark as well.
-`first_unstable_offset` is where the first such transaction begins.
+`first_unstable_offset` is where the first such transaction begins, as of the high watermark that was told last. It can
+only be too low, so whoever wants the last stable offset asks `last_stable_offset` with the high watermark of now.
 
 What an editor must keep true: state depends on nothing but the batches up to `end_offset`, in their order. Live
 state, a replay of the log, and a snapshot followed by a replay must agree (but for what a snapshot leaves out: all
@@ -16,11 +17,14 @@ but the last batch of each producer).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
 from ottla.log.producer_snapshot import SnapshotEntry
+from ottla.log.transaction_index import AbortedTransaction
+from ottla.log.verifications import Verification, Verifications
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 from ottla.model.limits import PRODUCER_BATCHES_REMEMBERED
@@ -29,6 +33,11 @@ from ottla.wire.batch import TRANSACTIONAL_BIT
 PRODUCER_ID_EXPIRATION_MS_DEFAULT: Final = 86_400_000
 SEQUENCE_MAX: Final = 2**31 - 1
 _SEQUENCE_MASK: Final = SEQUENCE_MAX
+PRODUCER_EPOCH_MAX: Final = 2**15 - 1
+EPOCH_PER_TRANSACTION_SINCE: Final = 2
+"""From this transaction version on every transaction ends with a marker of a higher epoch than its batches have."""
+COMPLETED_MAX: Final = 4096
+"""Transactions with a marker above the high watermark that are remembered one by one."""
 
 
 class RememberedBatch(NamedTuple):
@@ -130,15 +139,17 @@ class Producer:
 class ProducerStates:
     """Every producer of one log."""
 
-    __slots__ = ("_completed", "_open", "_producers", "first_unstable_offset")
+    __slots__ = ("_completed", "_open", "_producers", "first_unstable_offset", "verifications")
 
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
         self._open: dict[int, int] = {}
         """First offset -> producer, of transactions without a marker; in rising order."""
-        self._completed: dict[int, int] = {}
-        """First offset -> offset of the marker, of transactions whose marker may be above the high watermark."""
+        self._completed: list[tuple[int, int]] = []
+        """First offset and offset of the marker, of transactions whose marker may be above the high watermark. Both
+        rise: one that began after another and ended before it is left out, the other one speaks for it."""
         self.first_unstable_offset: int | None = None
+        self.verifications = Verifications()
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -187,12 +198,15 @@ class ProducerStates:
         if attributes & TRANSACTIONAL_BIT and producer.transaction_first_offset is None:
             producer.transaction_first_offset = base_offset
             self._open[base_offset] = producer_id
-            self._set_first_unstable()
+            self.verifications.end(producer_id)
+            if self.first_unstable_offset is None:
+                self.first_unstable_offset = base_offset
 
     def complete(
         self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp: int, *, aborted: bool
     ) -> CompletedTransaction | None:
         """Note a transaction marker at `offset`; None if the producer has written nothing here since the last one."""
+        self.verifications.end(producer_id)
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._producers[producer_id] = Producer(producer_id)
@@ -204,16 +218,32 @@ class ProducerStates:
         if first_offset is None:
             return None
         self._open.pop(first_offset, None)
-        self._completed[first_offset] = offset
-        self._set_first_unstable()
+        self._remember_completed(first_offset, offset)
         return CompletedTransaction(producer_id, first_offset, offset, aborted)
 
-    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+    def aborted_by(self, producer_id: int, offset: int) -> AbortedTransaction | None:
+        """What the index has to say of an abort marker at `offset`, before `complete`; None if it ends nothing."""
+        producer = self._producers.get(producer_id)
+        first_offset = None if producer is None else producer.transaction_first_offset
+        if first_offset is None:
+            return None
+        stable_until = next((other for other in self._open if other != first_offset), offset + 1)
+        return AbortedTransaction(producer_id, first_offset, offset, stable_until)
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int = 0) -> None:
         """Refuse a marker from a producer or a coordinator that another one has followed."""
         producer = self._producers.get(producer_id)
         if producer is None:
             return
         if epoch < producer.epoch:
+            raise _fenced(producer, epoch)
+        if (
+            epoch == producer.epoch
+            and transaction_version >= EPOCH_PER_TRANSACTION_SINCE
+            and producer.transaction_first_offset is not None
+            and epoch != PRODUCER_EPOCH_MAX
+        ):
+            # A late repetition of the marker before: it must not end the transaction that has begun since.
             raise _fenced(producer, epoch)
         if coordinator_epoch < producer.coordinator_epoch:
             raise ApiError(
@@ -245,21 +275,65 @@ class ProducerStates:
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Markers below the high watermark are final: their transactions are stable now."""
-        if self._completed:
-            self._completed = {first: marker for first, marker in self._completed.items() if marker >= high_watermark}
+        completed = self._completed
+        if completed and completed[0][1] < high_watermark:
+            del completed[: bisect_left(completed, high_watermark, key=lambda transaction: transaction[1])]
             self._set_first_unstable()
 
-    def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """Where the first transaction that is still open begins, or just after the marker."""
-        return next(iter(self._open), completed.last_offset + 1)
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Below it, and below the high watermark, every transaction has ended."""
+        self.on_high_watermark(high_watermark)
+        unstable = self.first_unstable_offset
+        return high_watermark if unstable is None or unstable > high_watermark else unstable
+
+    def index_entry_of(self, completed: CompletedTransaction) -> AbortedTransaction:
+        """What `aborted_by` said, after `complete`."""
+        stable_until = next(iter(self._open), completed.last_offset + 1)
+        return AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable_until)
+
+    def _remember_completed(self, first_offset: int, marker_offset: int) -> None:
+        completed = self._completed
+        while completed and completed[-1][0] > first_offset:
+            completed.pop()
+        completed.append((first_offset, marker_offset))
+        if len(completed) > COMPLETED_MAX:
+            # The high watermark is not known, or far behind. Neighbours become stable together, a little later.
+            pairs = zip(completed[::2], completed[1::2], strict=False)
+            merged = [(first, marker) for (first, _), (_, marker) in pairs]
+            self._completed = merged + completed[len(merged) * 2 :]
+        self._set_first_unstable()
 
     def _set_first_unstable(self) -> None:
         first_open = next(iter(self._open), None)
-        first_completed = min(self._completed, default=None)
+        first_completed = self._completed[0][0] if self._completed else None
         if first_open is None or (first_completed is not None and first_completed < first_open):
             self.first_unstable_offset = first_completed
         else:
             self.first_unstable_offset = first_open
+
+    # -- transactions that begin
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has written in its transaction before, in this incarnation."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.transaction_first_offset is not None and producer.epoch == epoch
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, begins_anew: bool
+    ) -> Verification:
+        """Note that a coordinator is being asked whether a batch may begin a transaction here."""
+        producer = self._producers.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            raise _fenced(producer, epoch)
+        return self.verifications.begin(producer_id, epoch, sequence, now_ms, begins_anew=begins_anew)
+
+    def check_verified(self, producer_id: int, epoch: int, sequence: int, verification: Verification | None) -> None:
+        """Right before a transactional batch is written: its transaction is open here, or was verified and has not
+        ended since. None for a batch of a transaction that was open when the batch came."""
+        if not self.has_open_transaction(producer_id, epoch):
+            producer = self._producers.get(producer_id)
+            knows_producer = producer is not None and bool(producer.batches)
+            self.verifications.check(producer_id, sequence, verification, knows_producer=knows_producer)
 
     # -- housekeeping
 
@@ -276,10 +350,13 @@ class ProducerStates:
         ]
         for producer_id in expired:
             del self._producers[producer_id]
+        self.verifications.expire(now_ms, expiration_ms)
         return len(expired)
 
     def clear(self) -> None:
-        self._producers, self._open, self._completed = {}, {}, {}
+        self._producers, self._open = {}, {}
+        self.verifications = Verifications()
+        self._completed.clear()
         self.first_unstable_offset = None
 
     def to_snapshot(self) -> list[SnapshotEntry]:

@@ -17,6 +17,7 @@ from ottla.log.epochs import LeaderEpochs
 from ottla.log.failures import failed, storage_errors
 from ottla.log.segment import Segment
 from ottla.log.timestamps import TimestampedOffset
+from ottla.log.transaction_index import AbortedTransaction, aborted_transactions
 from ottla.model.chunks import FileSlice, SendableFile
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import TopicPartition
@@ -39,6 +40,7 @@ class ReadableLog:
         "active",
         "directory",
         "epochs",
+        "last_aborted_offset",
         "log_end_offset",
         "log_start_offset",
         "segments",
@@ -63,6 +65,10 @@ class ReadableLog:
         self.epochs = epochs
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
+        self.last_aborted_offset = max(
+            (segment.transactions.last_offset for segment in segments if segment.transactions is not None), default=-1
+        )
+        """No abort marker lies beyond it."""
         self._closed = False
 
     @property
@@ -112,6 +118,42 @@ class ReadableLog:
             return read_slice(self.segments, self.log_end_offset, offset, max_bytes, max_offset, at_least_one)
         except OSError as error:
             raise failed(self.directory, error) from error
+
+    def aborted_transactions(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that have records in a range, in the order of their markers.
+
+        One that ended before the range is not among them: a reader would wait for its marker in vain, and drop what the
+        producer wrote later.
+        """
+        if fetch_offset > self.last_aborted_offset:
+            return []
+        segments = self.segments
+        with storage_errors(self.directory):
+            return aborted_transactions(
+                segments[segment_index(segments, fetch_offset) :], fetch_offset, upper_bound_offset
+            )
+
+    def aborted_in(self, records: FileSlice, fetch_offset: int, max_offset: int) -> list[AbortedTransaction]:
+        """The same for bytes that `read` has just given, which need not reach up to `max_offset`."""
+        if fetch_offset > self.last_aborted_offset:
+            return []
+        with storage_errors(self.directory):
+            upper_bound_offset = self._upper_bound(records, fetch_offset, max_offset)
+        return self.aborted_transactions(fetch_offset, upper_bound_offset)
+
+    def _upper_bound(self, records: FileSlice, fetch_offset: int, max_offset: int) -> int:
+        """An offset that the records do not reach, not far beyond them as a rule."""
+        segments = self.segments
+        for index in range(segment_index(segments, fetch_offset), len(segments)):
+            segment = segments[index]
+            if segment.log.get() is records.file:
+                key = segment.indexes.offsets.first_from(records.position + records.length)
+                if key is not None:
+                    return min(segment.base_offset + key, max_offset)
+                return min(segments[index + 1].base_offset, max_offset) if index + 1 < len(segments) else max_offset
+            if segment.base_offset >= max_offset:
+                break
+        return max_offset
 
     def bytes_available(self, offset: int, max_offset: int) -> int:
         """About how many bytes there are to read; exact near the end of the log, and reads no file."""

@@ -10,6 +10,8 @@ What an editor must keep true:
   was safe is gone: CorruptLogError, and a replica or a person decides.
 - Each step may be interrupted and run again. Files are cut, renamed or removed only in an order in which a second start
   comes to the same end.
+- Transaction indexes are made anew from the recovery point on. Below it they were synced with the batches; one that is
+  damaged nevertheless is made anew, too.
 - The segment just below the recovery point may have indexes that were never synced: the recovery point may have reached
   the end of the log before that segment was sealed. They are checked, and made anew if anything is missing.
 """
@@ -31,6 +33,7 @@ from ottla.log.replacement import finish_interrupted, gaps_until
 from ottla.log.scan import TornBatchError
 from ottla.log.segment import Located, Segment
 from ottla.log.snapshot_files import SnapshotFiles
+from ottla.log.transaction_index import AbortedTransaction
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import CorruptLogError
 from ottla.wire.batch import BatchHeader
@@ -96,6 +99,7 @@ def load(
         # A snapshot beyond was never synced, and may even be that of a past that a crash took.
         log.snapshots.remove_outside(log_start_offset, recovery_point)
         _Recovery(log, config, disk).run()
+    _check_transaction_indexes(log)
     log.names_synced = clean and bool(log.segments)
     _begin_where_needed(log, config, files, now_ms)
     _finish(log, clean, now_ms, producer_id_expiration_ms)
@@ -133,6 +137,8 @@ def _open_segments(
             # A crash between the creation of the files, or somebody removed them. Bad batches are found below.
             segment.rebuild(check_crc=False, sync=segment.sealed)
             segment.size = size
+        if f"{base_offset:020d}{names.TRANSACTION_INDEX}" in present:
+            segment.note_transactions()
         segments.append(segment)
     for kind in names.INDEX_KINDS:
         for base_offset in set(_offsets(listing, kind)).difference(base_offsets):
@@ -154,6 +160,19 @@ def _load_closed(log: LoadedLog) -> bool:
             return False
         log.recovery_point = log.log_end_offset
     return True
+
+
+def _check_transaction_indexes(log: LoadedLog) -> None:
+    """Load those that recovery has not made anew; one that cannot be right is made from the batches."""
+    for segment in log.segments:
+        if segment.transactions is not None and not segment.transactions.is_loaded:
+            try:
+                segment.load_transactions()
+            except (CorruptIndexError, FileNotFoundError):
+                aborted = producer_replay.aborted_in_segment(
+                    log.snapshots, log.segments, segment, log_start_offset=log.log_start_offset
+                )
+                segment.replace_transactions(aborted)
 
 
 def _begin_where_needed(log: LoadedLog, config: TopicConfig, files: OpenFiles, now_ms: int) -> None:
@@ -226,7 +245,9 @@ class _Recovery:
     def _recover(self, segment: Segment, index: int) -> bool:
         """Check every batch; False if the log ends inside of this segment."""
         log = self._log
-        log.log_end_offset, torn = segment.rebuild(check_crc=True, on_batch=partial(self._note, segment))
+        aborted: list[AbortedTransaction] = []
+        log.log_end_offset, torn = segment.rebuild(check_crc=True, on_batch=partial(self._note, segment, aborted))
+        segment.replace_transactions(aborted)
         if torn is None:
             if segment.sealed:
                 segment.rest()
@@ -245,12 +266,15 @@ class _Recovery:
         segment.cut_back()
         segment.log.get().sync()
 
-    def _note(self, segment: Segment, position: int, header: BatchHeader) -> None:
+    def _note(self, segment: Segment, aborted: list[AbortedTransaction], position: int, header: BatchHeader) -> None:
         log = self._log
         if header.partition_leader_epoch > log.epochs.latest:
             log.epochs.assign(header.partition_leader_epoch, header.base_offset)
         if header.producer_id >= 0:
-            producer_replay.replay(log.producers, header, partial(segment.batch_at, Located(position, header)))
+            read_batch = partial(segment.batch_at, Located(position, header))
+            completed = producer_replay.replay(log.producers, header, read_batch)
+            if completed is not None and completed.aborted:
+                aborted.append(log.producers.index_entry_of(completed))
 
     def _is_after_a_hole(self, segment: Segment) -> bool:
         """Whether a crash took what was between this segment and the one before: the end of it, or whole segments."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ottla.log import names
@@ -25,6 +25,7 @@ from ottla.log.handles import FileHandle, OpenFiles
 from ottla.log.index import CorruptIndexError, TimeIndex
 from ottla.log.scan import TornBatchError, walk
 from ottla.log.segment_indexes import REBUILDING, RELATIVE_OFFSET_MAX, SegmentIndexes
+from ottla.log.transaction_index import AbortedTransaction, TransactionIndex, encode
 from ottla.model.errors import CorruptLogError
 from ottla.model.ids import NO_TIMESTAMP
 from ottla.wire.batch import BatchHeader, read_header
@@ -91,6 +92,7 @@ class Segment:
         "suffix",
         "synced",
         "tail",
+        "transactions",
     )
 
     def __init__(
@@ -113,6 +115,8 @@ class Segment:
         self.synced = False
         """Sealed, and every file of it is on the medium."""
         self.tail: Tail | None = None
+        self.transactions: TransactionIndex | None = None
+        """None as long as there is no file: no transaction was ever aborted here."""
         self.index_interval_bytes = INDEX_INTERVAL_BYTES_DEFAULT
         self.roll_timestamp = ASK_BEFORE_APPEND
         """A younger batch may have to go to a new segment. PartitionLog sets it."""
@@ -153,8 +157,9 @@ class Segment:
 
     def append(self, batch: Bytes, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
         """Write one batch at the end. An OSError leaves the segment as it was, but for bytes beyond `size`."""
-        position = self.size
-        self.log.get().pwrite(batch, position)
+        position, log = self.size, self.log
+        log.used = True
+        (log.file or log.get()).pwrite(batch, position)
         self.size = position + size
         tail = self.tail
         if tail is None:
@@ -164,8 +169,26 @@ class Segment:
         if len(tail.positions) > TAIL_BATCHES_MAX:
             tail.trim()
         indexes = self._indexes or self.indexes
-        if indexes.note(last_offset, max_timestamp, position, size) and indexes.offsets.count >= self.index_entries_max:
+        if max_timestamp <= indexes.max_timestamp and indexes.bytes_since_entry <= indexes.interval_bytes:
+            indexes.bytes_since_entry += size  # What `note` would do.
+        elif (
+            indexes.note(last_offset, max_timestamp, position, size) and indexes.offsets.count >= self.index_entries_max
+        ):
             self.last_offset_max = -1
+
+    def index_aborted(self, transaction: AbortedTransaction) -> None:
+        """Write the index entry of an abort marker that is about to be appended. An OSError leaves no entry."""
+        if self.transactions is None:
+            transactions = self._new_transactions()
+            transactions.create()
+            self.transactions = transactions
+        self.transactions.append(transaction)
+
+    def unindex_aborted(self, marker_offset: int) -> None:
+        """The marker at this offset could not be written: take back its entry, and what a failed write left."""
+        if self.transactions is not None:
+            self.transactions.truncate_to(marker_offset)
+            self.transactions.cut_back()
 
     def seal(self) -> None:
         """Write what the indexes hold in memory. The segment may still be appended to if sealing it came to nothing."""
@@ -191,6 +214,8 @@ class Segment:
             self.cut_back()
             self._first_timestamp = self._max_timestamp = None
             self.indexes.truncate_below(offset)
+            if self.transactions is not None:
+                self.transactions.truncate_to(offset)
             self.load_tail()
 
     # -- reading: any thread
@@ -348,18 +373,41 @@ class Segment:
     def _new_indexes(self, suffix: str) -> SegmentIndexes:
         return SegmentIndexes(self.directory, self.base_offset, suffix, self._files, self.index_interval_bytes)
 
+    def note_transactions(self) -> None:
+        """There is a transaction index; somebody will load it or replace it."""
+        self.transactions = self._new_transactions()
+
+    def load_transactions(self) -> None:
+        """Take the transaction index that is there. CorruptIndexError if it cannot be right."""
+        self.transactions = self._new_transactions()
+        self.transactions.load(self.base_offset)
+
+    def replace_transactions(self, aborted: Sequence[AbortedTransaction]) -> None:
+        """Put another transaction index in place, whole and on the medium; for recovery, when nobody else looks."""
+        disk, path = self._files.disk, self.path_of(names.TRANSACTION_INDEX)
+        data = encode(aborted)
+        if self.transactions is not None:
+            self.transactions.handle.forget()
+        if not data:
+            disk.remove(path)
+            self.transactions = None
+            return
+        if self.transactions is None or disk.read(path) != data:
+            disk.write_atomically(path, data)
+        self.load_transactions()
+
+    def _new_transactions(self) -> TransactionIndex:
+        return TransactionIndex(self._files.handle(self.path_of(names.TRANSACTION_INDEX)))
+
     # -- leaving, and taking another's place
 
     def rename(self, suffix: str) -> None:
         """Move all files of the segment to another suffix, the batches first."""
-        disk = self._files.disk
         self.log.rename(names.segment_path(self.directory, self.base_offset, names.LOG, suffix))
         (self._indexes or self._new_indexes(self.suffix)).rename(self.directory, suffix)
-        transactions = self.path_of(names.TRANSACTION_INDEX)
-        if disk.exists(transactions):
-            disk.rename(
-                transactions, names.segment_path(self.directory, self.base_offset, names.TRANSACTION_INDEX, suffix)
-            )
+        if self.transactions is not None:
+            path = names.segment_path(self.directory, self.base_offset, names.TRANSACTION_INDEX, suffix)
+            self.transactions.handle.rename(path)
         self.suffix = suffix
 
     def forget(self) -> None:
@@ -367,12 +415,20 @@ class Segment:
         self.log.forget()
         if self._indexes is not None:
             self._indexes.forget()
+        if self.transactions is not None:
+            self.transactions.handle.forget()
 
     def sync(self) -> None:
         """Bring all files of a sealed segment to the medium. Blocks; any thread."""
-        self.log.get().sync()
+        self.sync_batches()
         (self._indexes or self._new_indexes(self.suffix)).sync()
         self.synced = True
+
+    def sync_batches(self) -> None:
+        """Bring the batches to the medium, and which of them were aborted. Blocks; any thread."""
+        if self.transactions is not None:
+            self.transactions.sync()
+        self.log.get().sync()
 
     def remove_files(self) -> None:
         """Remove the files of a dropped segment. Blocks; any thread."""

@@ -66,7 +66,7 @@ def sync_segments(
                 segment.sync()
                 snapshots.sync(segments[index + 1].base_offset)
             else:
-                segment.log.get().sync()
+                segment.sync_batches()
         except FileNotFoundError:
             # Dropped or replaced meanwhile: nobody needs it on the medium any more.
             if is_current(segment):

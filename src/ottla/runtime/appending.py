@@ -1,10 +1,11 @@
 """Writing for producers: the checks that a topic's config asks for, and the way to the log.
 
-Theory of operation. The fast way is synchronous: check the header, append, done. Two things make it longer, and then
+Theory of operation. The fast way is synchronous: check the header, append, done. Three things make it longer, and then
 `append` returns something to wait for:
 - the topic asks for a look into the records (`compression.type`, full validation, compaction's need for keys): the
   batch goes to the record worker, another process, and is appended when it comes back;
-- the topic asks for a flush: the answer waits for the sync that covers the batch.
+- the topic asks for a flush: the answer waits for the sync that covers the batch;
+- the batch begins a transaction here, and its coordinator has yet to answer (`transaction_verification`).
 
 What an editor must keep true: batches of one partition are appended in the order in which they arrived. Each batch of
 the long way waits for the one before it on its partition, whatever order the worker answers in, and once one batch of
@@ -20,13 +21,14 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.log.partition_log import Appended as Appended
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire import batch as record_batch
-from ottla.wire.batch import TRANSACTIONAL_BIT, BatchHeader
+from ottla.wire.batch import TRANSACTIONAL_BIT, BatchHeader, check
 from ottla.wire.compression import Codec
 
 if TYPE_CHECKING:
     from ottla.model.configs.resolve import TopicConfig
     from ottla.runtime.partition import Partition
     from ottla.runtime.partitions import HostedTopic
+    from ottla.runtime.transaction_verification import Permit, TransactionalProduce
     from ottla.runtime.world import Clock
 
 REWRITING_BYTES_MAX = 256 << 20
@@ -59,10 +61,19 @@ class Appender:
         self._tails: dict[Partition, asyncio.Future[Appended]] = {}
         self._rewriting_bytes = 0
 
-    def append(self, topic: HostedTopic, partition: Partition, batch: memoryview) -> Appended | Awaitable[Appended]:
-        """Append one batch as it came from a producer; `batch` is only valid during the call."""
-        header = record_batch.check(batch)
-        now_ms = self._clock.now_ms()
+    def append(
+        self,
+        topic: HostedTopic,
+        partition: Partition,
+        batch: memoryview,
+        now_ms: int,
+        produce: TransactionalProduce | None = None,
+    ) -> Appended | Awaitable[Appended]:
+        """Append one batch as it came from a producer; `batch` is only valid during the call.
+
+        `produce` is the request that it came with, if that names a transactional id.
+        """
+        header = check(batch)
         config = topic.config
         if (
             len(batch) > config.max_message_bytes
@@ -71,8 +82,33 @@ class Appender:
             or now_ms - header.base_timestamp > config.timestamp_before_max_ms
         ):
             check_against_config(header, config, now_ms)
+            if header.attributes & TRANSACTIONAL_BIT:
+                return self._append_transactional(topic, partition, batch, header, now_ms, produce)
         if topic.is_rewritten or (self._tails and partition in self._tails):
             return self._rewrite_in_order(topic, partition, bytes(batch), header)
+        appended = partition.append(batch, header, now_ms)
+        if partition.high_watermark <= appended.last_offset:
+            return self._flushed(partition, appended)
+        return appended
+
+    def _append_transactional(
+        self,
+        topic: HostedTopic,
+        partition: Partition,
+        batch: memoryview,
+        header: BatchHeader,
+        now_ms: int,
+        produce: TransactionalProduce | None,
+    ) -> Appended | Awaitable[Appended]:
+        if produce is None:
+            raise ApiError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "a request with transactional batches must name its transactional id",
+            )
+        permit = produce.permit(partition, header, now_ms)
+        if permit.waiting is not None or topic.is_rewritten or partition in self._tails:
+            return self._rewrite_in_order(topic, partition, bytes(batch), header, permit)
+        permit.check()
         appended = partition.append(batch, header, now_ms)
         if partition.high_watermark <= appended.last_offset:
             return self._flushed(partition, appended)
@@ -83,7 +119,12 @@ class Appender:
         return appended
 
     def _rewrite_in_order(
-        self, topic: HostedTopic, partition: Partition, batch: bytes, header: BatchHeader
+        self,
+        topic: HostedTopic,
+        partition: Partition,
+        batch: bytes,
+        header: BatchHeader,
+        permit: Permit | None = None,
     ) -> Awaitable[Appended]:
         if self._rewriting_bytes + len(batch) > REWRITING_BYTES_MAX:
             raise ApiError(
@@ -91,7 +132,7 @@ class Appender:
             )
         self._rewriting_bytes += len(batch)
         before = self._tails.get(partition)
-        task = asyncio.ensure_future(self._rewrite(topic, partition, batch, header, before))
+        task = asyncio.ensure_future(self._rewrite(topic, partition, batch, header, before, permit))
         self._tails[partition] = task
         task.add_done_callback(lambda done: self._rewritten(partition, done, len(batch)))
         return task
@@ -108,16 +149,21 @@ class Appender:
         batch: bytes,
         header: BatchHeader,
         before: asyncio.Future[Appended] | None,
+        permit: Permit | None,
     ) -> Appended:
         try:
             rewritten = await self._worked(topic.config, batch, header)
+            if permit is not None:
+                await permit.granted()
         finally:
             if before is not None:
                 await asyncio.wait([before])
         if topic.partitions[partition.index : partition.index + 1] != [partition]:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} was deleted meanwhile")
+        if permit is not None:
+            permit.check()
         view = memoryview(bytearray(rewritten))
-        appended = partition.append(view, record_batch.check(view), self._clock.now_ms())
+        appended = partition.append(view, check(view), self._clock.now_ms())
         if partition.high_watermark <= appended.last_offset:
             await self._flushing.flush(partition)
         return appended
@@ -159,5 +205,3 @@ def check_against_config(header: BatchHeader, config: TopicConfig, now_ms: int) 
             f"timestamps {header.base_timestamp} to {header.max_timestamp} are out of the range that "
             f"message.timestamp.before.max.ms and message.timestamp.after.max.ms allow around {now_ms}",
         )
-    if header.is_transactional:
-        raise ApiError(ErrorCode.INVALID_TXN_STATE, "no transaction is open for this producer")

@@ -5,6 +5,9 @@ no time to wait the answer leaves at once. Else the fetch waits: its partitions 
 that were woken in one turn of the loop are looked at together at the end of that turn, after the producer's answer
 has left.
 
+A reader of committed transactions gets nothing at or above the last stable offset. That one moves only when the high
+watermark does, so the same watchers wake such a fetch, and what comes above it does not end its wait.
+
 What an editor must keep true:
 - At most one fetch waits on a session. A second one on the same session answers the first with what there is.
 - A waiting fetch is completed, timed out or cancelled, and each of the three takes it off its session.
@@ -15,7 +18,7 @@ What an editor must keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -25,12 +28,13 @@ from ottla.runtime.fetch_sessions import FetchedPartition, FetchSession, TopicKe
 from ottla.wire.fetch_types import EpochEndOffset, FetchRequest, PartitionData
 
 if TYPE_CHECKING:
+    from ottla.log.partition_log import PartitionLog
     from ottla.runtime.partition import Partition, TopicCounters
     from ottla.runtime.partitions import PartitionTable
 
 READ_COMMITTED = 1
 
-_NO_RECORDS: Final = (None, -1, None, None, None, None)
+_NO_RECORDS: Final = (-1, None, None, None, None)
 # What calling the class does, without a Python frame.
 _new_data: Final[Callable[[tuple[object, ...]], PartitionData]] = partial(tuple.__new__, PartitionData)
 
@@ -98,13 +102,14 @@ class WaitingFetch:
 class Collected:
     """What a look at the dirty partitions of a session gave."""
 
-    __slots__ = ("_only_changes", "_rows", "_session", "bytes", "has_error")
+    __slots__ = ("_committed", "_only_changes", "_rows", "_session", "bytes", "has_error")
 
-    def __init__(self, session: FetchSession, *, only_changes: bool) -> None:
+    def __init__(self, session: FetchSession, limits: FetchLimits) -> None:
         self.bytes = 0
         self.has_error = False
         self._session = session
-        self._only_changes = only_changes
+        self._only_changes = limits.only_changes
+        self._committed = limits.isolation_level == READ_COMMITTED
         self._rows: list[tuple[FetchedPartition, PartitionData]] = []
 
     def is_enough(self, limits: FetchLimits) -> bool:
@@ -127,7 +132,10 @@ class Collected:
             else:
                 news = fetched.has_news(data.high_watermark, data.last_stable_offset, data.log_start_offset)
                 if data.records is None and data.diverging_epoch is None:
-                    dirty.pop(fetched, None)
+                    limit = data.last_stable_offset if self._committed else data.high_watermark
+                    if fetched.fetch_offset >= limit:
+                        # Else there was no room for its data: it keeps its turn, before those that got some.
+                        dirty.pop(fetched, None)
                     if self._only_changes and not news:
                         continue
                 elif self._only_changes:
@@ -168,8 +176,10 @@ class Fetches:
 
         What a session would give, without making one: most fetches find data, and most clients send them like this.
         """
-        if request.replica_id >= 0 or request.isolation_level == READ_COMMITTED:
+        if request.replica_id >= 0:
             return None
+        committed = request.isolation_level == READ_COMMITTED
+        no_aborted = () if committed else None
         room, found, topics = bytes_max, 0, []
         read: list[tuple[TopicCounters, int]] = []
         for key, asked in request.topics:
@@ -180,17 +190,25 @@ class Fetches:
                 if partition is None or log is None or leader_epoch >= 0 or fetched_epoch >= 0:
                     return None
                 high_watermark, start = partition.high_watermark, log.log_start_offset
-                if offset == high_watermark and start <= offset and log.producers.first_unstable_offset is None:
-                    rows.append(_new_data((index, 0, high_watermark, high_watermark, start, *_NO_RECORDS)))
-                    continue
-                if not start <= offset < high_watermark or log.producers.first_unstable_offset is not None:
+                limit = stable = high_watermark
+                if log.producers.first_unstable_offset is not None:
+                    stable = partition.last_stable_offset
+                    limit = stable if committed else high_watermark
+                if not start <= offset <= high_watermark:
                     return None
+                aborted: Sequence[tuple[int, int]] | None = no_aborted
+                if offset >= limit:
+                    rows.append(_new_data((index, 0, high_watermark, stable, start, aborted, *_NO_RECORDS)))
+                    continue
                 try:
-                    records = log.read(offset, max_bytes if max_bytes < room else room, high_watermark, not found)
+                    records = log.read(offset, max_bytes if max_bytes < room else room, limit, not found)
+                    if committed and records is not None and offset <= log.last_aborted_offset:
+                        aborted = _aborted(log, records, offset, limit)
                 except OttlaError:
                     return None
-                data = (index, 0, high_watermark, high_watermark, start, None, -1, records, None, None, None)
-                rows.append(_new_data(data))
+                rows.append(
+                    _new_data((index, 0, high_watermark, stable, start, aborted, -1, records, None, None, None))
+                )
                 if records is not None:
                     found += records.length
                     room = max(room - records.length, 0)
@@ -205,7 +223,7 @@ class Fetches:
 
     def collect(self, session: FetchSession, limits: FetchLimits) -> Collected:
         """Look at each dirty partition in turn, as long as there is room in the answer."""
-        collected = Collected(session, only_changes=limits.only_changes)
+        collected = Collected(session, limits)
         room = limits.bytes_max
         for fetched in list(session.dirty):
             data = self._read(fetched, max(room, 0), limits, at_least_one=collected.bytes == 0)
@@ -259,9 +277,8 @@ def _partition_data(
         partition.check_leader_epoch(fetched.current_leader_epoch)
     log = partition.log_or_none or partition.log
     last_stable_offset = high_watermark = partition.high_watermark
-    unstable = log.producers.first_unstable_offset
-    if unstable is not None:
-        last_stable_offset = min(unstable, high_watermark)
+    if log.producers.first_unstable_offset is not None:
+        last_stable_offset = partition.last_stable_offset
     if fetched.last_fetched_epoch >= 0:
         diverging = _divergence(fetched, partition)
         if diverging is not None:
@@ -276,7 +293,18 @@ def _partition_data(
     limit = last_stable_offset if isolation_level == READ_COMMITTED else high_watermark
     max_bytes = fetched.max_bytes if fetched.max_bytes < room else room
     records = log.read(fetched.fetch_offset, max_bytes, limit, at_least_one)
-    return PartitionData(fetched.index, 0, high_watermark, last_stable_offset, log.log_start_offset, None, -1, records)
+    aborted: Sequence[tuple[int, int]] | None = None
+    if isolation_level == READ_COMMITTED:
+        aborted = () if records is None else _aborted(log, records, fetched.fetch_offset, limit)
+    return PartitionData(
+        fetched.index, 0, high_watermark, last_stable_offset, log.log_start_offset, aborted, -1, records
+    )
+
+
+def _aborted(log: PartitionLog, records: FileSlice, fetch_offset: int, limit: int) -> list[tuple[int, int]]:
+    """What a reader of the records has to leave out: producers, and from which offset on."""
+    aborted = log.aborted_in(records, fetch_offset, limit)
+    return [(transaction.producer_id, transaction.first_offset) for transaction in aborted]
 
 
 def _divergence(fetched: FetchedPartition, partition: Partition) -> EpochEndOffset | None:

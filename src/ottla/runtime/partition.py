@@ -18,6 +18,8 @@ from uuid import UUID
 
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_LEADER_EPOCH, TopicPartition
+from ottla.wire.batch import read_header
+from ottla.wire.transaction_marker import build_marker
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import Appended, PartitionLog
@@ -105,8 +107,10 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """Below it every transaction has ended."""
-        unstable = self.log.producers.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        log = self.log_or_none or self.log
+        if log.producers.first_unstable_offset is None:
+            return self.high_watermark
+        return max(log.producers.last_stable_offset(self.high_watermark), log.log_start_offset)
 
     def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Appended:
         """Write one checked batch. Where the topic asks for a flush, the caller waits for it before it answers."""
@@ -116,10 +120,32 @@ class Partition:
             counters = self.counters
             counters.messages_in += header.record_count
             counters.bytes_in += len(batch)
-            if not log.flush_due():
-                self.high_watermark = log.log_end_offset
+            end_offset = log.log_end_offset
+            if end_offset - log.recovery_point < log.flush_messages:
+                self.high_watermark = end_offset
                 if self.watchers:
                     self.changed()
+        return appended
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        committed: bool,
+        now_ms: int,
+        transaction_version: int = 0,
+    ) -> Appended:
+        """End a producer's transaction. A marker that ends nothing is written all the same, and harmless.
+
+        ApiError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED, and nothing has changed.
+        """
+        log = self.log_or_none or self.log
+        log.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
+        marker = build_marker(producer_id, producer_epoch, coordinator_epoch, committed=committed, timestamp=now_ms)
+        appended = self.append(memoryview(marker), read_header(marker), now_ms)
+        log.producers.on_high_watermark(self.high_watermark)
         return appended
 
     def advance(self, offset: int) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla.model.errors import ApiError, ErrorCode, StorageError
+from ottla.model.ids import INTERNAL_TOPICS
 from ottla.runtime.partition import Partition, TopicCounters
 
 if TYPE_CHECKING:
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 class HostedTopic:
     """A topic with the partitions of it that are here; `partitions[i]` is None where partition i is elsewhere."""
 
-    __slots__ = ("config", "counters", "id", "is_rewritten", "name", "partitions")
+    __slots__ = ("config", "counters", "id", "is_internal", "is_rewritten", "name", "partitions")
 
     def __init__(self, name: str, topic_id: UUID, config: TopicConfig) -> None:
         self.name = name
         self.id = topic_id
+        self.is_internal = name in INTERNAL_TOPICS
         self.counters = TopicCounters()
         self.partitions: list[Partition | None] = []
         self.set_config(config)
@@ -71,25 +73,19 @@ class PartitionTable:
 
     def topic(self, key: str | UUID) -> HostedTopic:
         """The topic by its name or by its id."""
-        found = self._by_name.get(key) if isinstance(key, str) else self._by_id.get(key)
+        found = self.find(key)
         if found is None:
             raise _unknown_topic(key)
         return found
 
-    def leading(self, key: str | UUID, index: int) -> tuple[HostedTopic, Partition]:
-        """`topic` and `leader_of` at once, for the hot path."""
-        topic = self._by_name.get(key) or self._by_id.get(key)  # type: ignore[arg-type]
-        if topic is not None and 0 <= index < len(topic.partitions):
-            partition = topic.partitions[index]
-            if partition is not None:
-                return topic, partition
-        topic = self.topic(key)
-        return topic, self.leader_of(topic, index)
-
     def leading_or_none(self, key: str | UUID, index: int) -> Partition | None:
         """The partition, if it is led here; None for every reason why not."""
-        topic = self._by_name.get(key) or self._by_id.get(key)  # type: ignore[arg-type]
+        topic = self.find(key)
         return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
+
+    def find(self, key: str | UUID) -> HostedTopic | None:
+        """The topic by its name or by its id, if there is one."""
+        return self._by_name.get(key) or self._by_id.get(key)  # type: ignore[arg-type]
 
     def leader(self, key: str | UUID, index: int) -> Partition:
         """The partition, if this broker leads it."""

@@ -24,6 +24,13 @@ class ProducerIds:
         self._next = self._end = 0
         self._refill = asyncio.Lock()
 
+    def next_or_none(self) -> int | None:
+        """The same without waiting; None when a new block is needed."""
+        if self._next == self._end:
+            return None
+        self._next += 1
+        return self._next - 1
+
     async def next(self) -> int:
         """An id that nobody has had before; ApiError if the controller gives none."""
         while self._next == self._end:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla import __version__
 from ottla.server import broker_families as broker
+from ottla.server.coordinator_families import coordinator_families
 from ottla.server.metric_text import Family
 from ottla.server.partition_families import ClusterCounts, partition_families
 from ottla.server.topic_families import TopicTraffic
@@ -73,6 +74,7 @@ class Exposition:
         yield from broker.fetch_session_families(services)
         yield from broker.telemetry_families(services)
         yield from broker.raft_families(services)
+        yield from coordinator_families(services)
         counts = ClusterCounts()
         yield from counts.count(services)
         yield from broker.cluster_families(services, counts, is_controller=is_controller)

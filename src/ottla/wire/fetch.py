@@ -293,9 +293,10 @@ def _encode_flexible(
             index, error_code, high_watermark, stable_offset, start_offset, aborted, preferred, records,
             diverging, leader, snapshot,
         ) in partitions:  # fmt: skip
-            if aborted is None:
+            if not aborted:
+                count = 0 if aborted is None else 1  # One more than there are, and 0 for null.
                 parts.append(
-                    _pack_partition(index, error_code, high_watermark, stable_offset, start_offset, 0, preferred)
+                    _pack_partition(index, error_code, high_watermark, stable_offset, start_offset, count, preferred)
                 )
             else:
                 parts.append(_pack_partition_v5(index, error_code, high_watermark, stable_offset, start_offset))

@@ -23,7 +23,7 @@ error message, 10 the current leader and the endpoints.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
@@ -73,7 +73,7 @@ _unpack_start = Struct(">BhiBB").unpack_from
 _unpack_partition_start = Struct(">BiBB").unpack_from
 _unpack_start_classic = Struct(">hhiih").unpack_from
 _unpack_partition_start_classic = Struct(">iii").unpack_from
-_unpack_i32 = _I32.unpack_from
+_unpack_index_length = Struct(">iBBB").unpack_from
 _unpack_acks_timeout = _ACKS_TIMEOUT.unpack_from
 _unpack_index_size = _INDEX_SIZE.unpack_from
 
@@ -166,8 +166,11 @@ def _parse_flexible(frame: memoryview, pos: int, by_id: bool) -> ProduceRequest:
         budget -= count
         partitions: list[tuple[int, memoryview | None]] = []
         for _ in range(_checked(count - 1, budget)):
-            (index,) = _unpack_i32(frame, pos)
-            length, pos = read_unsigned(frame, pos + 4)
+            index, low, middle, high = _unpack_index_length(frame, pos)
+            if low >= 0x80 and middle >= 0x80 and high < 0x80:  # A batch of 16 kB to 2 MB.
+                length, pos = low & 0x7F | (middle & 0x7F) << 7 | high << 14, pos + 7
+            else:
+                length, pos = read_unsigned(frame, pos + 4)
             after = pos + length - 1 if length else pos
             partitions.append((index, frame[pos:after] if length else None))
             pos = skip_tags(frame, after) if frame[after] else after + 1
@@ -231,24 +234,19 @@ def _checked(count: int, room: int) -> int:
 def encode_response(
     version: int,
     correlation_id: int,
-    topics: Sequence[tuple[TopicKey, Sequence[ProducedPartition]]],
+    topics: Sequence[tuple[TopicKey, Sequence[bytes | ProducedPartition]]],
     throttle_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
-    """The answer with its header, without the size in front."""
-    if len(topics) == 1 and not node_endpoints:
-        topic, partitions = topics[0]
-        if len(partitions) == 1:
-            index, error_code, base_offset, append_time, start_offset, errors, message, leader = partitions[0]
-            if error_code == 0 and not errors and message is None and leader is None:
-                return encode_one(
-                    version, correlation_id, topic, index, base_offset, append_time, start_offset, throttle_ms
-                )
+    """The answer with its header, without the size in front. What is bytes already, `stored_layout` has packed."""
     flexible = version >= FLEXIBLE_SINCE
     parts = [_I32.pack(correlation_id), NO_TAGS if flexible else b"", encode_count(len(topics), flexible)]
     for topic, partitions in topics:
         parts += (encode_topic(topic, flexible), encode_count(len(partitions), flexible))
-        parts += [_encode_partition(version, partition) for partition in partitions]
+        parts += [
+            partition if type(partition) is bytes else _encode_partition(version, partition)  # type: ignore[arg-type]
+            for partition in partitions
+        ]
         if flexible:
             parts.append(NO_TAGS)
     parts.append(_I32.pack(throttle_ms))
@@ -274,6 +272,18 @@ def encode_one(
     return pack(
         correlation_id, before, index, 0, base_offset, log_append_time_ms, log_start_offset, after, throttle_ms, end
     )
+
+
+@cache
+def stored_layout(version: int) -> tuple[Callable[..., bytes], bytes]:
+    """How to pack the outcome of a partition whose batch was stored, and the bytes at its end.
+
+    Pack takes the index, 0, base offset, append time, log start offset, and those bytes.
+    """
+    rest = _encode_errors(version, (), None) + (NO_TAGS if version >= FLEXIBLE_SINCE else b"")
+    if version >= LOG_START_OFFSET_SINCE:
+        return Struct(f">ihqqq{len(rest)}s").pack, rest
+    return lambda index, error, base, time_ms, _start, _rest: _OUTCOME_V3.pack(index, error, base, time_ms), rest
 
 
 @lru_cache(maxsize=4096)

@@ -32,10 +32,17 @@ _PRODUCER_ID_MAX: Final = 2**63 - 1
 METADATA_VERSION: Final = "metadata.version"
 METADATA_VERSION_LEVEL: Final = 30
 """The level whose records are written: Kafka 4.3."""
-SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {METADATA_VERSION: (7, METADATA_VERSION_LEVEL)}
+TRANSACTION_VERSION: Final = "transaction.version"
+TRANSACTION_VERSION_LEVEL: Final = 2
+"""Clients that know it give each transaction an epoch of its own (KIP-890)."""
+SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
+    METADATA_VERSION: (7, METADATA_VERSION_LEVEL),
+    TRANSACTION_VERSION: (0, TRANSACTION_VERSION_LEVEL),
+}
 """The features this version knows, with the lowest and highest level of each."""
 BOOTSTRAP_RECORDS: Final[tuple[Record, ...]] = (
     FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL),
+    FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=TRANSACTION_VERSION_LEVEL),
 )
 """What the log of a new cluster begins with."""
 

@@ -11,11 +11,11 @@ from ottla.model.configs.definition import ConfigDefinition
 
 # fmt: off
 _GROUP_KEYS: Final[tuple[ConfigDefinition, ...]] = (
-    accepted("consumer.assignment.interval.ms", INT, 1000, "Shortest time between two assignments.",
+    effective("consumer.assignment.interval.ms", INT, 1000, "Shortest time between two assignments.",
         at_least(0), synonyms=("group.consumer.assignment.interval.ms",)),
-    accepted("consumer.heartbeat.interval.ms", INT, 5000, "How often members send heartbeats.",
+    effective("consumer.heartbeat.interval.ms", INT, 5000, "How often members send heartbeats.",
         at_least(1), synonyms=("group.consumer.heartbeat.interval.ms",)),
-    accepted("consumer.session.timeout.ms", INT, 45_000, "A member silent for this long is removed.",
+    effective("consumer.session.timeout.ms", INT, 45_000, "A member silent for this long is removed.",
         at_least(1), synonyms=("group.consumer.session.timeout.ms",)),
     accepted("share.assignment.interval.ms", INT, 1000, "Shortest time between two assignments.",
         at_least(0), synonyms=("group.share.assignment.interval.ms",)),

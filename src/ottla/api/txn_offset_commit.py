@@ -1,0 +1,136 @@
+"""TxnOffsetCommit 0-5: a group remembers up to where it has consumed, if a transaction commits.
+
+The transaction coordinator is asked first whether the transaction is open and has the group's partition of the offsets
+topic in it, unless that is turned off. Producers of version 5 (KIP-890) do not add that partition themselves: it is
+added on the way. Versions 0 and 1 do not know that a coordinator may be loading, and are told that it is not available.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from ottla.core.groups.offset_commands import CommitTransactionalOffsets, NewOffset
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.ids import TopicPartition
+from ottla.runtime.coordinators import then
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.api.context import RequestContext
+    from ottla.core.controller.image import MetadataImage
+
+ADDS_PARTITION_SINCE: Final = 5
+KNOWS_LOADING_SINCE: Final = 2
+
+
+def handle(
+    ctx: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+    offsets, pending, response = _looked_up(ctx.services.image, request)
+    if not offsets:
+        return response
+    if not request.group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "name the group")
+    groups = ctx.services.groups
+    adds = ctx.api_version >= ADDS_PARTITION_SINCE
+    verified = None
+    if adds or ctx.services.config.transaction_partition_verification_enable:
+        verified = ctx.services.transactions.verify(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            [TopicPartition(groups.topic, groups.partition_for(request.group_id))],
+            add=adds,
+        )
+
+    def with_codes(codes: list[ErrorCode]) -> TxnOffsetCommitResponse:
+        for partition, code in zip(pending, codes, strict=True):
+            partition.error_code = code
+        return response
+
+    if isinstance(verified, Awaitable):
+        return _commit_when(verified, ctx, request, offsets, with_codes)
+    _check(verified)
+    # In the same turn: the transaction cannot end in between.
+    return then(groups.submit(request.group_id, _command(ctx, request, offsets)), with_codes)
+
+
+async def _commit_when(
+    verified: Awaitable[Mapping[TopicPartition, ErrorCode] | None],
+    ctx: RequestContext,
+    request: TxnOffsetCommitRequest,
+    offsets: list[NewOffset],
+    with_codes: Callable[[list[ErrorCode]], TxnOffsetCommitResponse],
+) -> TxnOffsetCommitResponse:
+    _check(await verified)
+    answer = ctx.services.groups.submit(request.group_id, _command(ctx, request, offsets))
+    return with_codes(answer if isinstance(answer, list) else await answer)
+
+
+def _check(verified: Mapping[TopicPartition, ErrorCode] | None) -> None:
+    """One partition was asked about: what holds for it holds for the request."""
+    for code in (verified or {}).values():
+        if code is not ErrorCode.NONE:
+            raise ApiError(code)
+
+
+def _command(
+    ctx: RequestContext, request: TxnOffsetCommitRequest, offsets: list[NewOffset]
+) -> CommitTransactionalOffsets:
+    return CommitTransactionalOffsets(
+        group_id=request.group_id,
+        offsets=offsets,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        member_id=request.member_id,
+        generation_id=request.generation_id,
+        group_instance_id=request.group_instance_id,
+        version=ctx.api_version,
+    )
+
+
+def _looked_up(
+    image: MetadataImage, request: TxnOffsetCommitRequest
+) -> tuple[list[NewOffset], list[TxnOffsetCommitResponsePartition], TxnOffsetCommitResponse]:
+    """What is to be committed, the parts of the answer that wait for it in the same order, and the whole answer."""
+    offsets: list[NewOffset] = []
+    pending: list[TxnOffsetCommitResponsePartition] = []
+    topics: list[TxnOffsetCommitResponseTopic] = []
+    for asked in request.topics:
+        found = image.topics.get(asked.name)
+        partitions = []
+        for partition in asked.partitions:
+            index = partition.partition_index
+            result = TxnOffsetCommitResponsePartition(partition_index=index)
+            partitions.append(result)
+            if found is None or not 0 <= index < len(found.partitions):
+                result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            pending.append(result)
+            offset, metadata = partition.committed_offset, partition.committed_metadata
+            offsets.append(NewOffset(found.name, found.id, index, offset, partition.committed_leader_epoch, metadata))
+        topics.append(TxnOffsetCommitResponseTopic(name=asked.name, partitions=partitions))
+    return offsets, pending, TxnOffsetCommitResponse(topics=topics)
+
+
+def failed(request: TxnOffsetCommitRequest, code: ErrorCode, _message: str, version: int) -> TxnOffsetCommitResponse:
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < KNOWS_LOADING_SINCE:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
