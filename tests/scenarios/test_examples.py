@@ -12,11 +12,13 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 COMMANDS = {
     "website_activity.py": [sys.executable, "website_activity.py", "--visits", "20000"],
     "asyncio_client.py": [sys.executable, "asyncio_client.py"],
+    "exactly_once.py": [sys.executable, "exactly_once.py", "--kills", "4", "--payments", "800"],
     "test_with_a_broker.py": [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_with_a_broker.py"],
 }
 EXPECTED = {
     "website_activity.py": "Every view was counted once, in order",
     "asyncio_client.py": "offset 2: hello 2",
+    "exactly_once.py": "Every payment has exactly one receipt.",
     "test_with_a_broker.py": "1 passed",
 }
 

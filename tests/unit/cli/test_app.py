@@ -13,12 +13,14 @@ from ottla.cli.failures import Exit
 
 GROUPS = {
     "topic": ("create", "list", "describe", "alter", "delete"),
+    "group": ("list", "describe", "reset", "delete", "offsets delete"),
+    "txn": ("list", "describe", "hanging", "abort"),
     "cluster": ("info",),
     "config": ("get", "set", "unset"),
     "log": ("dump",),
 }
 LEAVES: list[tuple[str, ...]] = [(name,) for name in COMMANDS if name not in GROUPS]
-LEAVES += [(group, name) for group, names in GROUPS.items() for name in names]
+LEAVES += [(group, *name.split()) for group, names in GROUPS.items() for name in names]
 
 
 @pytest.mark.parametrize("command", LEAVES, ids=" ".join)
@@ -43,6 +45,17 @@ def test_the_root_lists_every_command(capsys: pytest.CaptureFixture[str]) -> Non
         ["topic", "create", "x", "--partitions", "0"],
         ["topic", "create", "x", "--partitions", "many"],
         ["topic", "create", "x", "--config", "nonsense"],
+        ["group", "reset", "g", "--to-earliest"],
+        ["group", "reset", "g", "--topic", "t"],
+        ["group", "reset", "g", "--topic", "t", "--to-earliest", "--to-latest"],
+        ["group", "reset", "g", "--topic", "t", "--all-topics", "--to-latest"],
+        ["group", "reset", "g", "--topic", "t", "--to-latest", "--execute", "--dry-run"],
+        ["group", "reset", "g", "--topic", "t:x", "--to-latest"],
+        ["group", "reset", "g", "--topic", "t", "--by-duration", "soon"],
+        ["group", "offsets", "delete", "g"],
+        ["txn", "abort"],
+        ["txn", "abort", "x", "--topic", "t"],
+        ["consume", "t", "--group", "g", "--partition", "0"],
         ["topic", "alter", "x"],
         ["consume", "x", "--from", "yesterday"],
         ["consume", "x", "--format", "%q"],

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.log import names
-from ottla.log.compaction import AbortedTransaction, CompactionError, ProducerTail, SegmentSource, group_segments
+from ottla.log.compaction import CompactionError, ProducerTail, SegmentSource, group_segments
 from ottla.log.compaction_run import run_compaction
 from ottla.log.index import OffsetIndex, TimeIndex
+from ottla.log.transaction_index import AbortedTransaction
 from ottla.model.errors import CorruptLogError
 from ottla.wire.batch import CONTROL_BIT, DELETE_HORIZON_BIT, HEADER_BYTES, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT
 from ottla.wire.compression import Codec

@@ -1,24 +1,37 @@
-"""What a crash may not take: all that was synced, in order, with indexes, producers and epochs that are right."""
+"""What a crash may not take: all that was synced, in order, with indexes, producers, transactions and epochs."""
 
 from __future__ import annotations
 
 import errno
 import random
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.log.partition_log import PartitionLog
+from ottla.log.producer_replay import replay
 from ottla.log.producer_state import ProducerStates
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import ApiError
 from ottla.wire.batch import read_header
 from tests.unit.log.crash_disk import CrashDisk
-from tests.unit.log.support import NOW_MS, ProducerFields, append, batch_of, check_indexes, open_log, read_all
+from tests.unit.log.support import (
+    NOW_MS,
+    ProducerFields,
+    append,
+    batch_of,
+    check_indexes,
+    marker_of,
+    open_log,
+    read_all,
+)
 
 DIRECTORY = "/data/orders-3"
+TRANSACTIONAL = (3, 4)
+"""Producers that write in transactions."""
 
 
 def tiny_config(rng: random.Random) -> TopicConfig:
@@ -41,7 +54,7 @@ class Writer:
         self.checkpoint = 0
         self.start_checkpoint = 0
         self.epoch = 0
-        self.sequences = {1: 0, 2: 0}
+        self.sequences = dict.fromkeys((1, 2, *TRANSACTIONAL), 0)
         disk.makedirs("/data")
         disk.sync_dir("/")
         self.log = self.open(clean=False)
@@ -58,14 +71,24 @@ class Writer:
 
     def append(self) -> None:
         count = self.rng.randint(1, 5)
-        producer_id = self.rng.choice([None, 1, 2])
+        producer_id = self.rng.choice([None, *self.sequences])
         fields = None
         if producer_id is not None:
+            if producer_id in TRANSACTIONAL:
+                # A restart with nothing in the log forgets it, and then a marker makes it known without a sequence.
+                known = {producer.producer_id: producer for producer in self.log.producers.active_producers()}
+                self.sequences[producer_id] = known[producer_id].next_sequence if producer_id in known else 0
             fields = ProducerFields(producer_id, 0, self.sequences[producer_id])
             self.sequences[producer_id] += count
         value = self.rng.randbytes(self.rng.choice([0, 3, 60]))
         timestamp = NOW_MS + self.rng.randint(-5, 200) + self.log.log_end_offset
-        batch = batch_of(count, timestamp=timestamp, value=value, producer=fields)
+        is_transactional = producer_id in TRANSACTIONAL
+        batch = batch_of(count, timestamp=timestamp, value=value, producer=fields, transactional=is_transactional)
+        append(self.log, batch, leader_epoch=self.epoch)
+        self.batches.append(bytes(batch))
+
+    def end_transaction(self) -> None:
+        batch = marker_of(self.rng.choice(TRANSACTIONAL), 0, commit=self.rng.random() < 0.4)
         append(self.log, batch, leader_epoch=self.epoch)
         self.batches.append(bytes(batch))
 
@@ -85,7 +108,7 @@ class Writer:
         self.disk.fail_writes = lambda size: OSError(errno.ENOSPC, "No space left on device")
         sequences, end = dict(self.sequences), self.log.log_end_offset
         with pytest.raises(ApiError, match="no space left"):
-            self.append()
+            self.rng.choice([self.append, self.end_transaction])()
         assert self.log.log_end_offset == end
         self.sequences = sequences
         self.disk.fail_writes = lambda size: None
@@ -107,6 +130,7 @@ class Writer:
     def step(self) -> None:
         steps: list[tuple[Callable[[], None], float]] = [
             (self.append, 20),
+            (self.end_transaction, 5),
             (self.sync, 3),
             (self.roll, 2),
             (self.new_epoch, 1),
@@ -122,7 +146,7 @@ class Writer:
         self.check()
         kept = read_all(self.log)
         self.batches = kept
-        self.sequences = {1: 0, 2: 0}
+        self.sequences = dict.fromkeys(self.sequences, 0)
         for producer in self.log.producers.active_producers():
             self.sequences[producer.producer_id] = producer.next_sequence
 
@@ -145,18 +169,17 @@ class Writer:
 
     def check_producers(self, kept: list[bytes]) -> None:
         expected = ProducerStates()
-        for header in map(read_header, kept):
-            if header.producer_id >= 0:
-                expected.update(
-                    header.producer_id,
-                    header.producer_epoch,
-                    header.base_sequence,
-                    header.base_offset,
-                    header.last_offset_delta,
-                    header.max_timestamp,
-                    header.attributes,
-                )
+        aborted = []
+        for batch in kept:
+            completed = replay(expected, read_header(batch), partial(bytes, batch))
+            if completed is not None and completed.aborted:
+                aborted.append(expected.index_entry_of(completed))
         assert sorted(self.log.producers.to_snapshot()) == sorted(expected.to_snapshot())
+        end = self.log.log_end_offset
+        assert self.log.producers.last_stable_offset(end) == expected.last_stable_offset(end)
+        indexes = [segment.transactions for segment in self.log.segments if segment.transactions is not None]
+        assert [entry for index in indexes for entry in index.entries()] == aborted
+        assert self.log.aborted_transactions(0, end) == aborted
 
     def check_epochs(self, kept: list[bytes]) -> None:
         for header in map(read_header, kept):

@@ -45,7 +45,7 @@ def test_metadata_survives_a_restart(tmp_path: Path, clean: bool) -> None:
         again = await restarted(tmp_path)
         assert again.quorum.image.topics == node.quorum.image.topics
         assert again.quorum.image.brokers == node.quorum.image.brokers
-        assert again.quorum.image.features == {"metadata.version": 30}
+        assert again.quorum.image.features == {"metadata.version": 30, "transaction.version": 2}
 
     asyncio.run(scenario())
 

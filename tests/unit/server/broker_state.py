@@ -31,6 +31,12 @@ class FakeLog(SimpleNamespace):
     """What the page reads of a partition's log."""
 
 
+def made_up(topic: str) -> SimpleNamespace:
+    """Coordinators of one kind, as the page reads them."""
+    counts = {"active": 0, "loading": 0, "failed": 0}
+    return SimpleNamespace(topic=topic, active={}, counts=lambda: counts, load_ms_max=0, records_skipped=0)
+
+
 class BrokerState:
     """One broker of a cluster; `services` is what its server is given."""
 
@@ -40,6 +46,7 @@ class BrokerState:
         self.directory_by_topic: dict[str, object] = {}
         table = PartitionTable(NODE_ID, self._open_log, lambda _error: False)
         clock = SystemClock()
+        self.groups, self.transactions = made_up("__consumer_offsets"), made_up("__transaction_state")
         self.services = cast(
             Services,
             SimpleNamespace(
@@ -54,6 +61,8 @@ class BrokerState:
                 metrics=Metrics(),
                 log_directories=SimpleNamespace(online=[], unopened={}, directory_of=self._directory_of),
                 telemetry=Telemetry(clock, lambda: UUID(int=random.getrandbits(128))),
+                groups=self.groups,
+                transactions=SimpleNamespace(coordinators=self.transactions),
             ),
         )
 

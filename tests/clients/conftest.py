@@ -1,0 +1,78 @@
+"""A broker for tests with groups and transactions: it waits for nobody, so that a test may be short.
+
+OTTLA_TEST_BOOTSTRAP=host:port names another one, Apache Kafka for example, with the same settings.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.clients.members import Members, members_of, readable
+from tests.scenarios.brokers import BrokerProcess
+
+PROPERTIES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "1500",
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+}
+
+MakeTopic = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker with short waits."""
+    named = os.environ.get("OTTLA_TEST_BOOTSTRAP")
+    if named:
+        yield named
+        return
+    with BrokerProcess(tmp_path_factory.mktemp("quick"), PROPERTIES) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def members(quick: str) -> Iterator[Members]:
+    with members_of(quick) as members:
+        yield members
+
+
+@pytest.fixture
+def group_id(request: pytest.FixtureRequest) -> str:
+    return f"{readable(request.node.name)}-{uuid.uuid4().hex[:6]}"
+
+
+@pytest.fixture
+def make_topic(quick: str, group_id: str) -> MakeTopic:
+    """Makes a topic and fills it: `partitions`, and `records` numbered from 0 in turn over the partitions."""
+
+    def make(partitions: int = 4, records: int = 0, name: str = "") -> str:
+        return fill(quick, create(quick, name or group_id, partitions), partitions, range(records))
+
+    return make
+
+
+def create(bootstrap: str, topic: str, partitions: int = 1) -> str:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(10)
+    return topic
+
+
+def fill(bootstrap: str, topic: str, partitions: int, numbers: range) -> str:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    for number in numbers:
+        producer.produce(topic, b"%d" % number, partition=number % partitions)
+    assert producer.flush(10) == 0
+    return topic

@@ -1,0 +1,108 @@
+"""OffsetCommit, from request to answer."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from ottla.api import offset_commit
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import ZERO_UUID
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from tests.unit.api.offset_services import OTHER_ID, OffsetServices
+from tests.unit.core.groups.offset_coordinator import START_MS, TOPIC_ID
+
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def topic(*partitions: int, name: str = "t", topic_id: UUID = TOPIC_ID, note: str = "n") -> OffsetCommitRequestTopic:
+    return OffsetCommitRequestTopic(
+        name=name,
+        topic_id=topic_id,
+        partitions=[
+            OffsetCommitRequestPartition(
+                partition_index=index, committed_offset=10 + index, committed_leader_epoch=4, committed_metadata=note
+            )
+            for index in partitions
+        ],
+    )
+
+
+def commit(services: OffsetServices, version: int, *topics: OffsetCommitRequestTopic) -> list[list[int]]:
+    request = OffsetCommitRequest(group_id="g", topics=topics)
+    answer = services.ask(offset_commit, request, version, OffsetCommitResponse)
+    assert [(item.name, item.topic_id) for item in answer.topics] == [
+        (item.name, ZERO_UUID) if version < 10 else ("", item.topic_id) for item in topics
+    ]
+    for asked, answered in zip(topics, answer.topics, strict=True):
+        indexes = [partition.partition_index for partition in asked.partitions]
+        assert [partition.partition_index for partition in answered.partitions] == indexes
+    return [[partition.error_code for partition in item.partitions] for item in answer.topics]
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+@pytest.mark.parametrize("later", [False, True])
+def test_offsets_are_committed(version: int, later: bool) -> None:
+    services = OffsetServices()
+    services.groups.later = later
+    assert commit(services, version, topic(0, 2)) == [[0, 0]]
+    found = services.coordinator.state.offsets.get("g", "t", 2)
+    assert found is not None
+    assert (found.offset, found.metadata, found.leader_epoch) == (12, "n", 4 if version >= 6 else -1)
+    assert found.topic_id == TOPIC_ID
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_what_is_not_there_is_refused_by_itself(version: int) -> None:
+    services = OffsetServices()
+    topics = (topic(0, 3, -1), topic(0, 1, name="x", topic_id=OTHER_ID))
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if version == 10 else UNKNOWN
+    assert commit(services, version, *topics) == [[0, UNKNOWN, UNKNOWN], [unknown, unknown]]
+    assert services.coordinator.state.offsets.count == 1
+
+
+def test_without_anything_that_is_there_nobody_is_asked() -> None:
+    services = OffsetServices()
+    services.groups.refused["g"] = ErrorCode.NOT_COORDINATOR
+    assert commit(services, 9, topic(3)) == [[UNKNOWN]]
+    assert commit(services, 10, topic(0, topic_id=ZERO_UUID)) == [[ErrorCode.UNKNOWN_TOPIC_ID]]
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_refusal_is_the_answer_for_all_partitions(later: bool) -> None:
+    services = OffsetServices()
+    services.groups.later = later
+    services.groups.refused["g"] = ErrorCode.NOT_COORDINATOR
+    assert commit(services, 9, topic(0, 3)) == [[ErrorCode.NOT_COORDINATOR] * 2]
+
+
+def test_long_metadata_is_refused_by_itself() -> None:
+    services = OffsetServices()
+    topics = (topic(0, note="x" * 4097), topic(1), topic(5))
+    assert commit(services, 9, *topics) == [[ErrorCode.OFFSET_METADATA_TOO_LARGE], [0], [UNKNOWN]]
+
+
+@pytest.mark.parametrize(("version", "expiry"), [(4, START_MS + 500), (5, -1)])
+def test_old_clients_say_how_long(version: int, expiry: int) -> None:
+    services = OffsetServices()
+    request = OffsetCommitRequest(group_id="g", retention_time_ms=500, topics=[topic(0)])
+    services.ask(offset_commit, request, version, OffsetCommitResponse)
+    found = services.coordinator.state.offsets.get("g", "t", 0)
+    assert found is not None
+    assert found.expire_timestamp == expiry
+
+
+@pytest.mark.parametrize(("version", "code"), [(7, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)])
+def test_the_member_and_the_version_are_told(version: int, code: ErrorCode) -> None:
+    services = OffsetServices()
+    request = OffsetCommitRequest(
+        group_id="g", member_id="m", generation_id_or_member_epoch=3, group_instance_id="i", topics=[topic(0)]
+    )
+    answer = services.ask(offset_commit, request, version, OffsetCommitResponse)
+    assert answer.topics[0].partitions[0].error_code == code

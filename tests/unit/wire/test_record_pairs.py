@@ -1,0 +1,97 @@
+"""Keys and values alone: the same that reading whole records gives, and no more belief."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.wire.batch import CONTROL_BIT, TRANSACTIONAL_BIT
+from ottla.wire.record_pairs import BatchOfPairs, batches_of_pairs, read_pairs
+from ottla.wire.records import Record, build_batch, iterate
+
+field = st.none() | st.binary(max_size=400)
+records = st.lists(
+    st.builds(
+        Record,
+        st.just(0),
+        st.integers(0, 2**40),
+        field,
+        field,
+        st.lists(st.tuples(st.text(max_size=3), field), max_size=2),
+    ),
+    max_size=70,
+)
+
+
+@given(records, st.integers(0, 4))
+def test_pairs_are_those_of_the_records(given_records: list[Record], codec: int) -> None:
+    numbered = [record._replace(offset=offset) for offset, record in enumerate(given_records)]
+    batch = bytes(build_batch(numbered, codec=codec))
+    (found,) = batches_of_pairs(batch, 0)
+    last_offset = max(len(numbered) - 1, 0)
+    expected = [(record.key, record.value) for record in iterate(batch)]
+    assert BatchOfPairs(*found) == BatchOfPairs(0, len(batch), last_offset, -1, False, expected)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 130), st.integers(0, 130), st.integers(1, 30)), max_size=8),
+    st.integers(0, 8000),
+    st.sampled_from([0, 1, 100]),
+)
+def test_records_that_are_alike_are_read_like_others(
+    runs: list[tuple[int, int, int]], first_delta: int, time_step: int
+) -> None:
+    records: list[Record] = []
+    for key_bytes, value_bytes, times in runs:
+        for _ in range(times):
+            number = len(records)
+            key, value = bytes([number % 256]) * key_bytes, bytes([number // 3 % 256]) * value_bytes
+            records.append(Record(first_delta + number, 1 + number * time_step, key, value))
+    batch = bytes(build_batch(records, base_offset=0))
+    (found,) = batches_of_pairs(batch, 0)
+    assert BatchOfPairs(*found).pairs == [(record.key, record.value) for record in records]
+
+
+@given(st.binary(max_size=60), st.integers(0, 5))
+def test_damage_is_corruption_or_fits_into_the_bytes(tail: bytes, count: int) -> None:
+    refused: list[ErrorCode] = []
+    try:
+        pairs = read_pairs(b"head" + tail + b"\x00\x00\x00", 4, 4 + len(tail), count)
+    except ApiError as error:
+        refused = [error.code]
+        pairs = []
+    assert refused in ([], [ErrorCode.CORRUPT_MESSAGE])
+    if not refused:
+        assert len(pairs) == count
+        assert sum(len(part or b"") for pair in pairs for part in pair) <= len(tail)
+
+
+def test_batches_are_told_apart() -> None:
+    first = build_batch([Record(10, 1, b"a", b"1")], base_offset=10)
+    in_transaction = build_batch(
+        [Record(11, 1, b"b", None)], base_offset=11, producer_id=7, producer_epoch=0, attributes=TRANSACTIONAL_BIT
+    )
+    idempotent = build_batch([Record(12, 1, b"c", b"")], base_offset=12, producer_id=8, producer_epoch=0)
+    marker = build_batch(
+        [Record(13, 1, b"\x00" * 4, b"\x00" * 6)], base_offset=13, attributes=TRANSACTIONAL_BIT | CONTROL_BIT
+    )
+    damaged = build_batch([Record(14, 1, b"d", b"2")], base_offset=14)
+    damaged[-1] ^= 1
+    data = bytes(first + in_transaction + idempotent + marker + damaged + first)[:-1]
+    found = [BatchOfPairs(*batch)[2:] for batch in batches_of_pairs(data, 11)]
+    assert found == [
+        (11, 7, False, [(b"b", None)]),
+        (12, -1, False, [(b"c", b"")]),
+        (13, -1, True, None),
+        (14, -1, False, None),
+    ]
+    with pytest.raises(ApiError):
+        list(batches_of_pairs(bytes(200), 0))
+
+
+def test_a_bomb_is_passed_over() -> None:
+    batch = bytes(build_batch([Record(0, 1, b"k", bytes(1_000_000))], codec=4))
+    (found,) = batches_of_pairs(batch, 0, 10_000)
+    assert BatchOfPairs(*found).pairs is None
