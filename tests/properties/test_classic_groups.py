@@ -188,9 +188,13 @@ class ClassicGroups(RuleBasedStateMachine):
     @invariant()
     def the_log_gives_the_recorded_state(self) -> None:
         group, records = self.group(), self.c.records(ClassicGroupRecord)
+        ends = [number for number, record in enumerate(records) if record.gone]
+        if ends:  # An empty group is removed after a while; one of that name begins anew.
+            records = records[ends[-1] + 1 :]
         generations = [record.generation for record in records]
         assert generations == sorted(generations)
         if not records:
+            assert group is None or group.state is not STABLE
             return
         again = ClassicGroup.from_record(records[-1])
         assignments = {member.member_id: member.assignment for member in again.members.values()}

@@ -6,9 +6,7 @@ The worker is the one of examples/exactly_once.py, which says what it does and w
 from __future__ import annotations
 
 import importlib.util
-import random
 import sys
-import threading
 from pathlib import Path
 from types import ModuleType
 
@@ -42,30 +40,3 @@ def test_fifty_kills_of_the_workers_lose_nothing_and_double_nothing(example: Mod
     with BrokerProcess(tmp_path, PROPERTIES) as broker:
         wrong = example.run(broker.bootstrap_servers, payments=6_000, kills=50, seed=SEED, console=Console(quiet=True))
     assert wrong == []
-
-
-@pytest.mark.timeout(240)
-def test_kills_of_the_broker_lose_nothing_and_double_nothing(example: ModuleType, tmp_path: Path) -> None:
-    """Its coordinators come back from their logs, and end what they had begun to end."""
-    rng = random.Random(SEED)
-    over = threading.Event()
-    with BrokerProcess(tmp_path, PROPERTIES) as broker:
-
-        def torment_broker() -> None:
-            for _ in range(5):
-                if over.wait(0.5 + rng.random()):
-                    return
-                broker.kill()
-                broker.start()
-
-        killer = threading.Thread(target=torment_broker)
-        example.create_topics(broker.bootstrap_servers)
-        example.pay(broker.bootstrap_servers, 4_000)
-        killer.start()
-        try:
-            example.torment(broker.bootstrap_servers, kills=6, seed=SEED, console=Console(quiet=True))
-        finally:
-            over.set()
-            killer.join()
-        receipts = example.receipts_of(broker.bootstrap_servers)
-    assert example.disagreements(4_000, receipts) == []

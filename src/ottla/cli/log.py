@@ -28,7 +28,11 @@ BATCH_COLUMNS = (
     "crc",
 )
 RECORD_COLUMNS = ("offset", "time", "key", "value", "headers")
-INDEX_COLUMNS = {".index": ("offset", "position"), ".timeindex": ("timestamp", "offset")}
+INDEX_COLUMNS = {
+    ".index": ("offset", "position"),
+    ".timeindex": ("timestamp", "offset"),
+    ".txnindex": ("producer", "first", "last", "stable"),
+}
 TEXT_NAMES = ("checkpoint", "metadata", "properties")
 
 
@@ -76,7 +80,9 @@ def _dump_file(file: Path, records: bool, output: Output, *, titled: bool) -> li
     if file.name.endswith(TEXT_NAMES):
         sys.stdout.write(dump_text(file))
         return []
-    raise CommandError(f"{file}: not a segment (.log), an index (.index, .timeindex) or a checkpoint", Exit.USAGE)
+    raise CommandError(
+        f"{file}: not a segment (.log), an index (.index, .timeindex, .txnindex) or a checkpoint", Exit.USAGE
+    )
 
 
 def _dump_segment(file: Path, records: bool, output: Output, *, titled: bool) -> list[str]:

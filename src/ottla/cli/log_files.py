@@ -18,6 +18,7 @@ from ottla.wire.compression import Codec
 
 _INDEX_ENTRY: Final = Struct(">ii")
 _TIME_INDEX_ENTRY: Final = Struct(">qi")
+_TRANSACTION_INDEX_ENTRY: Final = Struct(">hqqqq")
 _TEXT_BYTES_MAX: Final = 1 << 20
 
 Row = dict[str, object]
@@ -119,8 +120,10 @@ def _records(path: Path, batch: memoryview, position: int, dump: SegmentDump) ->
 
 
 def dump_index(path: Path) -> list[Row]:
-    """The entries of an offset or time index; offsets are absolute. Unused space at the end is left out."""
+    """The entries of an index; offsets are absolute. Unused space at the end is left out."""
     base = _base_offset(path)
+    if path.suffix == ".txnindex":
+        return _dump_transaction_index(path)
     if path.suffix == ".index":
         return [
             {"offset": base + relative, "position": position} for relative, position in _entries(path, _INDEX_ENTRY)
@@ -128,6 +131,13 @@ def dump_index(path: Path) -> list[Row]:
     return [
         {"timestamp": timestamp, "offset": base + relative} for timestamp, relative in _entries(path, _TIME_INDEX_ENTRY)
     ]
+
+
+def _dump_transaction_index(path: Path) -> list[Row]:
+    data = path.read_bytes()
+    whole = len(data) // _TRANSACTION_INDEX_ENTRY.size * _TRANSACTION_INDEX_ENTRY.size
+    columns = ("version", "producer", "first", "last", "stable")
+    return [dict(zip(columns, row, strict=True)) for row in _TRANSACTION_INDEX_ENTRY.iter_unpack(data[:whole])]
 
 
 def _entries(path: Path, layout: Struct) -> Iterator[tuple[int, int]]:

@@ -167,23 +167,27 @@ class SparseIndex:
 
 
 class _Kept:
-    """The offset indexes that are in memory, the one asked for longest ago first."""
+    """The offset indexes that are in memory, the one asked for longest ago first, with their entries."""
 
-    __slots__ = ("_indexes",)
+    __slots__ = ("_entries", "_indexes")
 
     def __init__(self) -> None:
-        self._indexes: OrderedDict[OffsetIndex, None] = OrderedDict()
+        self._indexes: OrderedDict[OffsetIndex, int] = OrderedDict()
+        self._entries = 0
 
     def keep(self, index: OffsetIndex) -> None:
         """Count an index in, and drop others while there is too much."""
-        self._indexes[index] = None
+        entries = index.kept_entries
+        self._entries += entries - self._indexes.get(index, 0)
+        self._indexes[index] = entries
         self._indexes.move_to_end(index)
-        while sum(kept.kept_entries for kept in list(self._indexes)) > KEPT_ENTRIES_MAX and len(self._indexes) > 1:
-            oldest, _ = self._indexes.popitem(last=False)
+        while self._entries > KEPT_ENTRIES_MAX and len(self._indexes) > 1:
+            oldest, dropped = self._indexes.popitem(last=False)
+            self._entries -= dropped
             oldest.drop_kept()
 
     def forget(self, index: OffsetIndex) -> None:
-        self._indexes.pop(index, None)
+        self._entries -= self._indexes.pop(index, 0)
 
 
 _kept: Final = _Kept()

@@ -14,6 +14,7 @@ from ottla.core.transactions.shard import TransactionShard
 from ottla.model.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.runtime import group_codec, transaction_codec
 from ottla.runtime.coordinators import CoordinatorKind
+from ottla.runtime.offset_loading import OffsetLoading
 
 if TYPE_CHECKING:
     from ottla.core.controller.image import ImageDelta, MetadataImage
@@ -37,6 +38,7 @@ def group_kind(
         load_buffer_bytes=lambda found: found.offsets_load_buffer_size,
         codec=lambda found: found.offsets_topic_compression_codec,
         replaceable=OFFSET_KEY,
+        quick_replay=lambda shard: OffsetLoading(cast(GroupShard, shard)),
         metadata_changed=_tell_groups,
     )
 

@@ -19,8 +19,8 @@ What an editor must keep true:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import structlog
 
@@ -45,6 +45,16 @@ READ_TRIES_MAX: Final = 8
 log = structlog.get_logger("ottla.coordinators")
 
 
+class QuickReplay(Protocol):
+    """A way around the shard for records of one kind, whose state it knows."""
+
+    def replay(self, pairs: Iterable[Pair]) -> list[Pair]:
+        """Replay records outside of transactions, each key once; returns those that take the ordinary way."""
+
+    def forget(self) -> None:
+        """Something else is replayed next: believe nothing of what was remembered."""
+
+
 class ShardLoading(Generic[RecordT]):
     """One load, from the first record to the last."""
 
@@ -53,6 +63,7 @@ class ShardLoading(Generic[RecordT]):
         "_decode",
         "_latest",
         "_log",
+        "_quick",
         "_replaceable",
         "_shard",
         "faults",
@@ -68,6 +79,7 @@ class ShardLoading(Generic[RecordT]):
         decode: Decode[RecordT],
         buffer_bytes: int,
         replaceable: bytes | None = None,
+        quick: QuickReplay | None = None,
     ) -> None:
         self._shard = shard
         self._log = partition_log
@@ -75,6 +87,7 @@ class ShardLoading(Generic[RecordT]):
         self._buffer_bytes = buffer_bytes
         self._replaceable = replaceable
         """What the keys begin with of whose records outside of transactions only the last one counts."""
+        self._quick = quick
         self._latest: dict[bytes, bytes | None] = {}
         self.next_offset = partition_log.log_start_offset
         self.records = 0
@@ -141,9 +154,13 @@ class ShardLoading(Generic[RecordT]):
                 self._replay([(key, value)], -1)
 
     def _replay_latest(self) -> None:
-        if self._latest:
-            pairs: list[Pair] = list(self._latest.items())
-            self._latest.clear()
+        if not self._latest:
+            return
+        pairs: list[Pair] = list(self._latest.items())
+        self._latest.clear()
+        if self._quick is not None:
+            pairs = self._quick.replay(pairs)
+        if pairs:
             self._replay(pairs, -1)
 
     def _replay_other(self, batch: bytes, *, is_control: bool) -> None:
@@ -157,12 +174,16 @@ class ShardLoading(Generic[RecordT]):
             self.skipped += 1
             return
         if marker is not None:
+            if self._quick is not None:
+                self._quick.forget()
             try:
                 self._shard.replay_marker(read_header(batch).producer_id, committed=not marker.aborts)
             except Exception as error:
                 self._note_fault(error)
 
     def _replay(self, pairs: list[Pair], producer_id: int) -> None:
+        if self._quick is not None:
+            self._quick.forget()
         decode, replay, done = self._decode, self._shard.replay, 0
         while done < len(pairs):
             try:

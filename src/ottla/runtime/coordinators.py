@@ -25,9 +25,10 @@ import structlog
 from ottla.core.coordination import AnswerT, Command, Outcome, Shard
 from ottla.model.errors import ApiError, ErrorCode, OttlaError, StorageError
 from ottla.model.ids import TopicPartition
-from ottla.runtime.coordinator_loading import Decode, ShardLoading
+from ottla.runtime.coordinator_loading import Decode, QuickReplay, ShardLoading
 from ottla.runtime.coordinator_log import CoordinatorLog, Encode
 from ottla.runtime.coordinator_shard import CoordinatorShard, Effects, not_coordinator
+from ottla.runtime.world import SteadyClock
 from ottla.wire.compression import Codec
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class CoordinatorKind(Generic[RecordT]):
     codec: Callable[[BrokerConfig], int] = lambda _: Codec.NONE
     replaceable: bytes | None = None
     """Keys that begin so stand for themselves: of their records outside of transactions only the last one counts."""
+    quick_replay: Callable[[Shard[RecordT]], QuickReplay] | None = None
+    """For loading those that are replaceable."""
     metadata_changed: Callable[[Shard[RecordT], ImageDelta, int], Outcome[RecordT]] | None = None
     take_effects: Callable[[CoordinatorShard[RecordT]], Effects | None] | None = None
 
@@ -286,7 +289,9 @@ class Coordinators(Generic[RecordT]):
             partition = self._table.leader(self.topic, index)
             shard = self._kind.new_shard()
             buffer_bytes = self._kind.load_buffer_bytes(self._config())
-            loading = ShardLoading(shard, partition.log, self._kind.decode, buffer_bytes, self._kind.replaceable)
+            kind = self._kind
+            quick = None if kind.quick_replay is None else kind.quick_replay(shard)
+            loading = ShardLoading(shard, partition.log, kind.decode, buffer_bytes, kind.replaceable, quick)
             while not loading.is_over:
                 await self._world.offload.run(loading.replay_slice)
                 if not self._is_at(index, place):
@@ -328,7 +333,7 @@ class Coordinators(Generic[RecordT]):
         coordinator = CoordinatorShard(
             shard,
             coordinator_log,
-            self._world.clock,
+            SteadyClock(self._world.clock),
             epoch=epoch,
             commit_timeout_ms=lambda: kind.commit_timeout_ms(config()),
             on_lost=lambda: self._lost(index, coordinator),

@@ -50,7 +50,7 @@ _value_4_start = struct.Struct(">hqiB")
 _value_4_end = struct.Struct(">qB")
 _value_4_end_with_id = struct.Struct(">qBBB16s")
 _value_4_plain = struct.Struct(">hqiBqB")
-_value_4_plain_with_id = struct.Struct(">hqiBqBBB16s")
+plain_value_with_id = struct.Struct(">hqiBqBBB16s")
 
 
 def encode_offset(record: OffsetRecord) -> tuple[bytes, bytes | None]:
@@ -79,7 +79,7 @@ def _encode_value(record: OffsetRecord) -> bytes:
         end = _value_4_end.pack(commit_timestamp, 0)
     else:
         if not text:
-            return _value_4_plain_with_id.pack(4, offset, leader_epoch, 1, commit_timestamp, 1, 0, 16, topic_id.bytes)
+            return plain_value_with_id.pack(4, offset, leader_epoch, 1, commit_timestamp, 1, 0, 16, topic_id.bytes)
         end = _value_4_end_with_id.pack(commit_timestamp, 1, 0, 16, topic_id.bytes)
     return _value_4_start.pack(4, offset, leader_epoch, len(text) + 1) + text + end
 
@@ -110,8 +110,8 @@ def decode_offset(key: bytes, value: bytes | None) -> OffsetRecord | None:
     (partition,) = _int32.unpack_from(key, len(key) - 4)
     if value is None:
         return OffsetRecord(group_id, topic, partition, NO_OFFSET)
-    if len(value) == _value_4_plain_with_id.size:
-        version, offset, epoch, one, timestamp, tags, tag, size, raw_id = _value_4_plain_with_id.unpack(value)
+    if len(value) == plain_value_with_id.size:
+        version, offset, epoch, one, timestamp, tags, tag, size, raw_id = plain_value_with_id.unpack(value)
         if version == 4 and one == 1 and tags == 1 and tag == 0 and size == 16:
             topic_id = _topic_ids.get(raw_id) or _read_topic_id(raw_id)
             return _offset_record((group_id, topic, partition, offset, epoch, "", timestamp, -1, topic_id))

@@ -42,10 +42,8 @@ MARKERS_PER_TURN_MAX: Final = 32
 """Transactions whose markers are written at once: after a load there may be very many."""
 SPARES_MAX: Final = 16
 
-_SUPERSEDED: Final = frozenset(
-    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
-)
-"""Somebody came after this coordinator or this transaction: its markers are not wanted any more."""
+_OVER: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+"""The partition has seen a later epoch of the producer: the transaction is over there, whoever ended it."""
 _NEVER_NEEDED: Final = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
 
 Results = Mapping[TopicPartition, ErrorCode]
@@ -187,15 +185,18 @@ class TransactionCoordinators:
             code = results.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
             if code is ErrorCode.NONE or code in _NEVER_NEEDED or not self._topic_exists(tp.topic):
                 done.append(tp)
-            elif code in _SUPERSEDED:
-                log.warning(
-                    "a transaction marker is not wanted any more",
-                    transactional_id=markers.transactional_id,
-                    partition=str(tp),
-                    reason=code.name,
-                )
-            else:
+                continue
+            if code not in _OVER and code is not ErrorCode.TRANSACTION_COORDINATOR_FENCED:
                 again.append(tp)
+                continue
+            log.warning(
+                "a transaction marker is not wanted any more",
+                transactional_id=markers.transactional_id,
+                partition=str(tp),
+                reason=code.name,
+            )
+            if code in _OVER:
+                done.append(tp)
         if done and not coordinator.has_resigned:
             try:
                 coordinator.submit(markers.written(done))

@@ -45,6 +45,22 @@ class SystemClock:
         return time.monotonic()
 
 
+class SteadyClock:
+    """Another clock's wall time that does not jump: read once, it goes on with that clock's monotonic time.
+
+    For deadlines that are kept as wall time: when the machine's clock is set, nobody's session ends early or late.
+    """
+
+    __slots__ = ("_offset_ms", "monotonic")
+
+    def __init__(self, clock: Clock) -> None:
+        self.monotonic = clock.monotonic
+        self._offset_ms = clock.now_ms() - clock.monotonic() * 1000
+
+    def now_ms(self) -> int:
+        return int(self.monotonic() * 1000 + self._offset_ms)
+
+
 class Threads:
     """A bounded pool of threads; what is handed in beyond its size waits in order."""
 

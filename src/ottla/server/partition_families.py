@@ -78,6 +78,14 @@ FROM_LOG: Final[tuple[tuple[Family, FromLog], ...]] = (
         lambda _partition, log: log.log_end_offset,
     ),
     (
+        Family(
+            "kafka_cluster_partition_laststableoffsetlag",
+            "gauge",
+            "Offsets that transactions keep from readers of committed ones.",
+        ),
+        lambda partition, _log: partition.high_watermark - partition.last_stable_offset,
+    ),
+    (
         Family("kafka_log_log_numlogsegments", "gauge", "Segments of this log."),
         lambda _partition, log: len(log.segments),
     ),

@@ -93,6 +93,8 @@ class Schema(msgspec.Struct, frozen=True):
     versions: tuple[int, int]
     """The first and the last version."""
     flexible_since: int | None
+    tail_ignored: bool = False
+    """Whether bytes after the last field are no mistake, because clients in use send some."""
 
     def flexible(self, version: int) -> bool:
         """Whether the version has compact lengths and tagged fields."""
@@ -109,8 +111,11 @@ class _Decoders(dict[int, Callable[[Any, int], Any]]):
     def __missing__(self, version: int) -> Callable[[Any, int], Any]:
         from ottla.wire.schema_decode import compile_decoder
 
-        flexible = _checked_schema(self.cls, version).flexible(version)
-        self[version] = decoder = compile_decoder(self.cls, version, flexible=flexible)
+        schema = _checked_schema(self.cls, version)
+        flexible = schema.flexible(version)
+        self[version] = decoder = compile_decoder(
+            self.cls, version, flexible=flexible, tail_ignored=schema.tail_ignored
+        )
         return decoder
 
 
@@ -151,9 +156,10 @@ class MessageMeta(msgspec.StructMeta):
         api_key: int | None = None,
         versions: tuple[int, int] | None = None,
         flexible_since: int | None = None,
+        tail_ignored: bool = False,
     ) -> Any:
         cls: Any = super().__new__(mcs, name, bases, namespace, kw_only=True)
-        cls.__schema__ = None if versions is None else Schema(api_key, versions, flexible_since)
+        cls.__schema__ = None if versions is None else Schema(api_key, versions, flexible_since, tail_ignored)
         cls.__decoders__ = _Decoders(cls)
         cls.__encoders__ = _Encoders(cls)
         return cls
@@ -176,6 +182,7 @@ class Message(msgspec.Struct, metaclass=MessageMeta):
             api_key: int | None = None,
             versions: tuple[int, int] | None = None,
             flexible_since: int | None = None,
+            tail_ignored: bool = False,
         ) -> None: ...
 
 

@@ -68,9 +68,11 @@ RUNTIME = {
 }
 
 
-def compile_decoder(cls: type[msgspec.Struct], version: int, *, flexible: bool) -> Callable[[Any, int], Any]:
+def compile_decoder(
+    cls: type[msgspec.Struct], version: int, *, flexible: bool, tail_ignored: bool = False
+) -> Callable[[Any, int], Any]:
     """A function (buffer, position) -> message that reads to the end of the buffer."""
-    return _Decoder(version, flexible).compile(cls)
+    return _Decoder(version, flexible).compile(cls, "p > end" if tail_ignored else "p != end")
 
 
 class _Decoder:
@@ -81,7 +83,7 @@ class _Decoder:
         self.source.objects.update(RUNTIME)
         self.group: list[tuple[str, str]] = []
 
-    def compile(self, cls: type[msgspec.Struct]) -> Callable[[Any, int], Any]:
+    def compile(self, cls: type[msgspec.Struct], wrong_end: str) -> Callable[[Any, int], Any]:
         source = self.source
         title = f"{cls.__name__} version {self.version}"
         source.indent("if type(buf) is not bytes:")
@@ -95,7 +97,7 @@ class _Decoder:
         source.indent("except ReadError as error:")
         source.line(f"raise MalformedMessageError(f'{title} ends early or holds no text: {{error}}') from error")
         source.dedent()
-        source.indent("if p != end:")
+        source.indent(f"if {wrong_end}:")
         source.line(f"raise MalformedMessageError(f'{title} ends at byte {{p}} of {{end}}')")
         source.dedent()
         source.line(f"return {message}")

@@ -1,6 +1,6 @@
 """The control batch that ends a transaction in a partition: one record that says how, and who says so.
 
-    key: version i16 = 0 | kind i16, 0 for abort and 1 for commit        value: version i16 = 0 | coordinator epoch i32
+key: version i16 = 0 | kind i16, 0 for abort and 1 for commit        value: version i16 = 0 | coordinator epoch i32
 """
 
 from __future__ import annotations

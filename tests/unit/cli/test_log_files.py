@@ -90,6 +90,12 @@ def test_index_entries_are_shown_without_the_unused_rest(tmp_path: Path) -> None
     assert dump_index(times) == [{"timestamp": 1_700_000_000_000, "offset": 356}]
 
 
+def test_aborted_transactions_are_shown(tmp_path: Path) -> None:
+    index = tmp_path / f"{NAME}.txnindex"
+    index.write_bytes(struct.pack(">hqqqq", 0, 7, 101, 105, 103) + b"torn")
+    assert dump_index(index) == [{"version": 0, "producer": 7, "first": 101, "last": 105, "stable": 103}]
+
+
 def test_an_index_without_its_segments_name_is_refused(tmp_path: Path) -> None:
     stray = tmp_path / "copy.index"
     stray.write_bytes(b"")

@@ -282,6 +282,14 @@ def test_records_of_an_aborted_transaction_go_and_replace_nothing(files: FilesOf
     assert index == b"\0\0" + b"".join(number.to_bytes(8, "big") for number in (9, 1, 2, 2))
 
 
+def test_a_transaction_that_was_aborted_in_the_clean_part_is_over(files: FilesOfBatches) -> None:
+    aborted = [AbortedTransaction(9, 0, 1, 2)]
+    files.add_segment(0, [in_transaction(0, (b"a", b"1")), marker(1, commit=False), batch_of(2, (b"k", b"old"))])
+    files.add_segment(3, [in_transaction(3, (b"k", b"new")), marker(4, commit=True), batch_of(5, (b"z", b"1"))])
+    files.compact(6, first_dirty_offset=3, aborted=aborted)
+    assert [record.offset for record in files.records() if record.key in (b"a", b"k")] == [3]
+
+
 def test_a_marker_that_says_the_producers_last_epoch_stays(files: FilesOfBatches) -> None:
     files.add_segment(0, [marker(0, commit=True), batch_of(1, (b"z", b"1"))])
     producers = [ProducerTail(9, 0, -1)]

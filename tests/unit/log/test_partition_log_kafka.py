@@ -96,6 +96,18 @@ def test_kafka_finds_our_indexes_sane_and_matching(tmp_path: Path) -> None:
     dump_log(files, "--verify-index-only")
 
 
+def test_kafka_reads_our_transaction_indexes(tmp_path: Path) -> None:
+    directory = tmp_path / "orders-3"
+    log = written_log(directory)
+    (index,) = directory.glob("*.txnindex")
+    (aborted,) = log.aborted_transactions(0, log.log_end_offset)
+
+    printed = dump_log([str(index)])
+
+    assert f"version: 0 producerId: 9 firstOffset: {aborted.first_offset} lastOffset: {aborted.last_offset}" in printed
+    assert f"lastStableOffset: {aborted.last_offset + 1}" in printed
+
+
 def test_kafka_reads_our_producer_snapshots(tmp_path: Path) -> None:
     directory = tmp_path / "orders-3"
     log = written_log(directory)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.log.producer_state import SEQUENCE_MAX, CompletedTransaction, ProducerStates
+from ottla.log.producer_state import COMPLETED_MAX, SEQUENCE_MAX, CompletedTransaction, ProducerStates
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.batch import TRANSACTIONAL_BIT
 
@@ -156,6 +156,43 @@ def test_a_plain_write_inside_a_transaction_is_refused() -> None:
     with raises(ErrorCode.INVALID_TXN_STATE):
         log.write(1)
     log.write(1, transactional=True)
+
+
+def test_a_marker_of_a_new_client_has_a_higher_epoch_than_what_it_ends() -> None:
+    log = Log()
+    log.write(0, transactional=True)
+    with raises(ErrorCode.INVALID_PRODUCER_EPOCH):
+        log.states.check_marker(1, 0, 0, 2)
+    log.states.check_marker(1, 0, 0, 1)
+    log.states.check_marker(1, 1, 0, 2)
+    log.end_transaction(commit=True, epoch=1)
+    log.states.check_marker(1, 1, 0, 2)  # Once more, with nothing to end.
+    with raises(ErrorCode.INVALID_PRODUCER_EPOCH):
+        log.states.check_marker(1, 0, 0, 2)
+
+
+def test_the_last_stable_offset_follows_the_high_watermark() -> None:
+    log = Log()
+    log.write(0, producer_id=1, transactional=True)
+    log.write(0, producer_id=2, transactional=True)
+    log.end_transaction(commit=True, producer_id=2)
+    log.end_transaction(commit=False, producer_id=1)
+    assert [log.states.last_stable_offset(high_watermark) for high_watermark in range(5)] == [0, 0, 0, 0, 4]
+    assert log.unstable() is None
+
+
+def test_very_many_transactions_above_the_high_watermark_are_remembered_together() -> None:
+    log = Log()
+    count = 2 * COMPLETED_MAX
+    for number in range(count):
+        log.write(number, transactional=True)
+        log.end_transaction(commit=True)
+    assert len(log.states._completed) <= COMPLETED_MAX
+    assert log.unstable() == 0
+    stable = [log.states.last_stable_offset(high_watermark) for high_watermark in range(0, log.end + 1, 100)]
+    assert stable == sorted(stable)
+    assert all(0 <= 100 * number - offset < 100 for number, offset in enumerate(stable))
+    assert log.states.last_stable_offset(log.end) == log.end
 
 
 def test_a_coordinator_writes_without_sequences() -> None:

@@ -42,11 +42,17 @@ class NoRecordWork:
 class Hosted:
     """Topics, and what writes and reads them."""
 
-    def __init__(self, topics: dict[str, TopicConfig] | None = None, *, partitions: int = 3, **properties: str) -> None:
+    def __init__(
+        self,
+        topics: dict[str, TopicConfig] | None = None,
+        properties: dict[str, str] | None = None,
+        *,
+        partitions: int = 3,
+    ) -> None:
         self.clock, self.offload, disk = FixedClock(), Inline(), CrashDisk()
         disk.makedirs("/data")
         self.world = World(clock=self.clock, offload=self.offload, disk=disk, rng=random.Random(1))
-        self.config = BrokerConfig.from_properties({"log.dirs": "/data", **properties})
+        self.config = BrokerConfig.from_properties({"log.dirs": "/data", **(properties or {})})
         self.failures: list[StorageError] = []
         self._files = OpenFiles(disk, 64)
         self.table = PartitionTable(NODE_ID, self._open_log, self._failed)

@@ -56,7 +56,7 @@ def bases(data: PartitionData | None) -> list[int]:
     if data is None or data.records is None:
         return []
     assert isinstance(data.records, FileSlice)
-    read = data.records.file.pread(data.records.length, data.records.position)  # type: ignore[attr-defined]
+    read = data.records.file.pread(data.records.length, data.records.position)
     return [header.base_offset for _, header in iterate(read)]
 
 

@@ -206,6 +206,20 @@ def test_a_superseded_marker_is_not_tried_again(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_a_partition_that_has_seen_a_later_epoch_holds_up_no_transaction(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = TransactionBroker(tmp_path)
+        await broker.begin()
+        who = await broker.producer()
+        broker.add(who, DATA)
+        broker.sender.script = [ErrorCode.INVALID_PRODUCER_EPOCH]
+        broker.end(who)
+        await broker.until(TransactionState.COMPLETE_COMMIT)
+        assert len(broker.sender.sent) == 1
+
+    run(scenario)
+
+
 def test_a_marker_counts_when_it_is_flushed(tmp_path: Path) -> None:
     async def scenario() -> None:
         broker = TransactionBroker(tmp_path, FLUSHED)

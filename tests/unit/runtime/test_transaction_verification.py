@@ -57,8 +57,8 @@ class Coordinator:
 class Producing:
     """Produce requests of one transactional producer."""
 
-    def __init__(self, config: TopicConfig | None = None, **properties: str) -> None:
-        self.hosted = Hosted({TOPIC: config or TopicConfig()}, **properties)
+    def __init__(self, config: TopicConfig | None = None, properties: dict[str, str] | None = None) -> None:
+        self.hosted = Hosted({TOPIC: config or TopicConfig()}, properties)
         self.coordinator = Coordinator()
 
     def request(self, batches: dict[int, bytearray], version: int = 12) -> TransactionalProduce:
@@ -134,7 +134,7 @@ def test_older_clients_are_verified_and_newer_ones_added() -> None:
 
 
 def test_verification_of_older_clients_can_be_turned_off() -> None:
-    producing = Producing(**{"transaction.partition.verification.enable": "false"})
+    producing = Producing(properties={"transaction.partition.verification.enable": "false"})
     assert offset_of(producing.send_one(transactional(7, 0), version=11)) == 0
     assert producing.coordinator.asked == []
     producing.send_one(transactional(8, 0), version=12)
@@ -191,7 +191,7 @@ def test_a_refused_batch_is_not_written() -> None:
 
 
 def test_a_transaction_that_is_just_being_ended_is_waited_for() -> None:
-    producing = Producing(**{"add.partitions.to.txn.retry.backoff.ms": "1"})
+    producing = Producing(properties={"add.partitions.to.txn.retry.backoff.ms": "1"})
 
     async def scenario() -> None:
         producing.coordinator.says = [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
@@ -202,7 +202,7 @@ def test_a_transaction_that_is_just_being_ended_is_waited_for() -> None:
 
 
 def test_the_wait_for_a_transaction_that_is_being_ended_has_an_end() -> None:
-    producing = Producing(**{"add.partitions.to.txn.retry.backoff.max.ms": "0"})
+    producing = Producing(properties={"add.partitions.to.txn.retry.backoff.max.ms": "0"})
 
     async def scenario() -> None:
         producing.coordinator.says = [ErrorCode.CONCURRENT_TRANSACTIONS] * 9

@@ -11,6 +11,7 @@ from ottla.api.context import Services
 from ottla.core.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from ottla.core.controller.records import BrokerEndpoint
 from ottla.log.partition_log import PartitionLog
+from ottla.log.producer_state import ProducerStates
 from ottla.model.configs.resolve import BrokerConfig, TopicConfig
 from ottla.model.ids import TopicPartition
 from ottla.runtime.fetch_sessions import FetchSessions
@@ -108,7 +109,8 @@ class BrokerState:
 
     def _open_log(self, found: Partition, _config: TopicConfig) -> PartitionLog:
         self.logs_opened.append((found.topic, found.index))
-        return cast(PartitionLog, FakeLog(log_start_offset=0, log_end_offset=0, size_bytes=0, segments=[None]))
+        log = FakeLog(log_start_offset=0, log_end_offset=0, size_bytes=0, segments=[None], producers=ProducerStates())
+        return cast(PartitionLog, log)
 
     def _directory_of(self, tp: TopicPartition) -> object:
         return self.directory_by_topic.get(tp.topic)

@@ -29,7 +29,8 @@ class CommittedOffset(NamedTuple):
 
 _PLAIN: Final = Struct("<qqii")
 _EXPIRING: Final = Struct("<qqiiq")
-_pack_plain: Final = _PLAIN.pack
+pack_plain: Final = _PLAIN.pack
+"""(offset, commit timestamp, leader epoch, number of the topic id): an offset without metadata and expiry."""
 _TIMES: Final = Struct("<8xq4xi")
 _EXPIRY: Final = Struct("<q")
 
@@ -47,9 +48,9 @@ class PackedOffsets:
         _, _, _, offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, topic_id = record
         number = self._numbers.get(topic_id.int)
         if number is None:
-            number = self._add(topic_id)
+            number = self.number_of(topic_id)
         if expire_timestamp == NO_TIMESTAMP:
-            packed = _pack_plain(offset, commit_timestamp, leader_epoch, number)
+            packed = pack_plain(offset, commit_timestamp, leader_epoch, number)
         else:
             packed = _EXPIRING.pack(offset, commit_timestamp, leader_epoch, ~number, expire_timestamp)
         return packed + metadata.encode() if metadata else packed
@@ -71,9 +72,12 @@ class PackedOffsets:
         found: UUID = self._topic_ids[number if number >= 0 else ~number]
         return found
 
-    def _add(self, topic_id: UUID) -> int:
-        number = self._numbers[topic_id.int] = len(self._topic_ids)
-        self._topic_ids.append(topic_id)
+    def number_of(self, topic_id: UUID) -> int:
+        """What stands for the id in packed offsets."""
+        number = self._numbers.get(topic_id.int)
+        if number is None:
+            number = self._numbers[topic_id.int] = len(self._topic_ids)
+            self._topic_ids.append(topic_id)
         return number
 
 

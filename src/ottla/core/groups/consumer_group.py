@@ -277,6 +277,7 @@ class ConsumerGroup:
         after = (before or ConsumerMember(member_id=record.member_id)).described_by(record)
         if before is not None:
             self._count(before, -1)
+            self._free_instance(before)
         self._count(after, 1)
         self.members[after.member_id] = after
         if after.instance_id is not None:
@@ -301,10 +302,13 @@ class ConsumerGroup:
         del self.members[member.member_id]
         self._count(member, -1)
         self._release(member.member_id, (*member.assigned.items(), *member.pending_revocation.items()))
-        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
-            del self.static_members[member.instance_id]
+        self._free_instance(member)
         self._commit_epochs.pop(member.member_id, None)
         self.heard_ms.pop(member.member_id, None)
+
+    def _free_instance(self, member: ConsumerMember) -> None:
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
+            del self.static_members[member.instance_id]
 
     def _hand_over(self, before: ConsumerMember | None, after: ConsumerMember) -> None:
         if before is not None:

@@ -98,6 +98,13 @@ class OffsetStore:
             _, packed = self._held[producer_id][group_id, topic, partition]
             yield self.packed.topic_id(packed) if packed else ZERO_UUID
 
+    def place(self, group_id: str, topic: str) -> dict[int, bytes] | None:
+        """Where the packed offsets of a group and topic are, for a load that puts them there by itself and counts them.
+
+        Good until anything else is replayed. None where there are none yet, and while a transaction holds offsets.
+        """
+        return None if self._open else self._groups.get(group_id, {}).get(topic)
+
     def replay(self, record: OffsetRecord, producer_id: int) -> None:
         """A record is in the log, outside of any transaction (-1) or in one of this producer."""
         group_id, topic, partition, offset, _, _, _, _, _ = record

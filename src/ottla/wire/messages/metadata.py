@@ -16,8 +16,11 @@ class MetadataRequestTopic(Message):
     name: Annotated[String | None, nullable_since(10)]
 
 
-class MetadataRequest(Message, api_key=3, versions=(0, 13), flexible_since=9):
-    """Asks for topics: null for all of them (in version 0 an empty list), an empty list for none."""
+class MetadataRequest(Message, api_key=3, versions=(0, 13), flexible_since=9, tail_ignored=True):
+    """Asks for topics: null for all of them (in version 0 an empty list), an empty list for none.
+
+    librdkafka 2.16 asks for all topics with a null in four bytes where one is due, which leaves three at the end.
+    """
 
     topics: Annotated[Sequence[MetadataRequestTopic] | None, nullable_since(1)]
     allow_auto_topic_creation: Annotated[Bool, since(4)] = True

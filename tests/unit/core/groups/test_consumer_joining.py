@@ -159,3 +159,14 @@ def test_a_full_group_lets_a_static_member_back_in() -> None:
     again = c.consumer("b", "t", instance_id="i")
     again.join()
     assert len(again.owned) == 4
+
+
+def test_a_member_may_become_a_static_one_and_change_its_instance_id() -> None:
+    c = Topics(t=4)
+    a = c.consumer("a", "t")
+    a.join()
+    for name in ("i", "j"):
+        a.join(instance_id=name)
+        assert c.g.static_members == {name: "a"}
+    c.reload()
+    assert c.g.static_members == {"j": "a"}

@@ -1,0 +1,35 @@
+"""ConsumerGroupDescribe in both versions."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.api import consumer_group_describe
+from ottla.model.errors import ErrorCode
+from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from tests.unit.api.consumer_requests import ConsumerRequests
+from tests.unit.core.groups.consumers import Topics
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_groups_are_described_and_missing_ones_are_named(version: int) -> None:
+    c = Topics(t=2, gone=1)
+    c.consumer("m", "t", "gone", instance_id="i").join()
+    c.image = Topics(t=2).image
+    request = ConsumerGroupDescribeRequest(group_ids=["g", "none", "g", ""])
+    found, missing, empty = ConsumerRequests(c).call(consumer_group_describe, request, version).groups
+    assert (found.error_code, found.group_state, found.group_epoch, found.assignor_name) == (0, "Stable", 1, "uniform")
+    (member,) = found.members
+    assert (member.member_id, member.instance_id, member.member_epoch, member.member_type) == ("m", "i", 1, 1)
+    assert [(topic.topic_name, list(topic.partitions)) for topic in member.assignment.topic_partitions] == [
+        ("t", [0, 1])
+    ]
+    assert member.target_assignment == member.assignment
+    assert missing.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert empty.error_code == ErrorCode.INVALID_GROUP_ID
+
+
+def test_a_failure_is_told_for_each_group() -> None:
+    request = ConsumerGroupDescribeRequest(group_ids=["a", "b"])
+    answer = consumer_group_describe.failed(request, ErrorCode.GROUP_AUTHORIZATION_FAILED, "no", 1)
+    assert [group.error_code for group in answer.groups] == [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2
