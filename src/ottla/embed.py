@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Protocol, Self
+from typing import IO, Final, Protocol, Self
 
 from ottla.model.errors import OttlaError
 
@@ -39,10 +39,15 @@ class _Runner(Protocol):
     def stop(self) -> None: ...
 
 
+DEFAULTS: Final[Mapping[str, object]] = {"group.initial.rebalance.delay.ms": 0}
+"""What a test would set anyway."""
+
+
 class Server:
     """One broker for as long as the `with` (or `async with`) block lasts.
 
-    `config` takes Kafka's own broker keys, for example `{"num.partitions": 4, "auto.create.topics.enable": False}`.
+    `config` takes Kafka's own broker keys, for example `{"num.partitions": 4, "auto.create.topics.enable": False}`. One
+    default is not Kafka's: the first consumer of a group does not wait three seconds for others.
     """
 
     def __init__(
@@ -56,7 +61,7 @@ class Server:
     ) -> None:
         self._data = None if data is None else Path(data)
         self._temporary: Path | None = None
-        self._properties = {key: _as_text(value) for key, value in (config or {}).items()}
+        self._properties = {key: _as_text(value) for key, value in {**DEFAULTS, **(config or {})}.items()}
         self._address = (host, port)
         self._process = process
         self._runner: _Runner | None = None

@@ -12,6 +12,7 @@ import pytest
 import ottla
 from ottla.client.admin import Admin
 from ottla.embed import ServerError
+from ottla.model.configs.definition import ResourceType
 from ottla.model.errors import ConfigError
 from tests.scenarios.raw_client import RawClient
 
@@ -50,6 +51,14 @@ def test_async_with_works_and_config_is_kafkas() -> None:
             return await asyncio.to_thread(partitions_of_a_new_topic, server.bootstrap_servers)
 
     assert asyncio.run(story()) == 3
+
+
+def test_the_first_consumer_of_a_group_waits_for_nobody_unless_told_to() -> None:
+    key = "group.initial.rebalance.delay.ms"
+    for config, expected in (({}, "0"), ({key: 250}, "250")):
+        with ottla.Server(config=config) as server, Admin.connect(server.bootstrap_servers) as admin:
+            (entry,) = admin.describe_configs(ResourceType.BROKER, "1", [key])
+        assert entry.value == expected
 
 
 def partitions_of_a_new_topic(bootstrap_servers: str) -> int:

@@ -79,7 +79,7 @@ class InternalTopics:
             return NewTopic(name)
         replication = max(1, min(wanted, brokers))
         if replication < wanted:
-            log.warning("an internal topic gets fewer replicas", topic=name, wanted=wanted, brokers=brokers)
+            log.info("an internal topic gets fewer replicas", topic=name, wanted=wanted, brokers=brokers)
         if name == TRANSACTION_STATE_TOPIC or min_insync > replication:
             own["min.insync.replicas"] = str(min(min_insync, replication))
         own["cleanup.policy"] = "compact"
