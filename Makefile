@@ -17,7 +17,7 @@ JOBS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -
 FUZZ_EXAMPLES ?= 2000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check format docs demo bench serve fuzz clean
+.PHONY: help setup test check format docs demo bench clients serve fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ demo: setup ## a pipeline from end to end, which ends by itself
 
 bench: setup ## beside Apache Kafka; writes docs/benchmarks.md, fails when a floor does
 	$(BIN)/python -m bench $(ARGS)
+
+clients: setup ## kafka-python's own integration tests, which are fetched, against a broker
+	$(BIN)/python -m tests.clients.kafka_python_suite $(ARGS)
 
 serve: setup ## a broker on 127.0.0.1:9092 with its data in ./data
 	$(BIN)/ottla serve --data data $(ARGS)

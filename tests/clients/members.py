@@ -107,19 +107,14 @@ class KafkaPythonMember:
 
     def __init__(self, topics: list[str], **settings: Any) -> None:
         self.reads: list[Read] = []
-        # As leader it may divide a topic that it knows nothing of yet; the next look at the topics mends that.
-        given = {
-            "enable_auto_commit": False,
-            "auto_offset_reset": "earliest",
-            "heartbeat_interval_ms": 100,
-            "metadata_max_age_ms": 300,
-            "fetch_max_wait_ms": 50,
-        }
-        self.consumer = kafka.KafkaConsumer(**given | settings)
-        if topics[0].startswith("^"):
+        given = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "heartbeat_interval_ms": 100}
+        pattern = topics[0].startswith("^")
+        self.consumer = kafka.KafkaConsumer(*([] if pattern else topics), **given | settings)
+        if pattern:
             self.consumer.subscribe(pattern=topics[0])
         else:
-            self.consumer.subscribe(topics)
+            # As leader it divides what it knows of a topic, which may be nothing yet: it shall know before it joins.
+            until(lambda: all(self.consumer.partitions_for_topic(topic) for topic in topics))
 
     def poll(self) -> None:
         for records in self.consumer.poll(timeout_ms=int(POLL_SECONDS * 1000)).values():
@@ -154,31 +149,33 @@ class AioMember:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        given = {
-            "enable_auto_commit": False,
-            "auto_offset_reset": "earliest",
-            "heartbeat_interval_ms": 100,
-            "fetch_max_wait_ms": 50,
-        }
-        self.consumer: aiokafka.AIOKafkaConsumer = self._run(self._start(topics, given | settings))
+        given = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "heartbeat_interval_ms": 100}
+        self.consumer: aiokafka.AIOKafkaConsumer = self._run(self._make(topics, given | settings))
+        # It starts with its first assignment, for which the other members may have to be polled.
+        self._started = asyncio.run_coroutine_threadsafe(self.consumer.start(), self._loop)
 
-    async def _start(self, topics: list[str], settings: dict[str, Any]) -> aiokafka.AIOKafkaConsumer:
+    async def _make(self, topics: list[str], settings: dict[str, Any]) -> aiokafka.AIOKafkaConsumer:
         consumer = aiokafka.AIOKafkaConsumer(**settings)
         if topics[0].startswith("^"):
             consumer.subscribe(pattern=topics[0])
         else:
             consumer.subscribe(topics)
-        await consumer.start()
         return consumer
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(SECONDS_MAX * 2)
 
     def poll(self) -> None:
+        try:
+            self._started.result(POLL_SECONDS)
+        except TimeoutError:
+            return
         for records in self._run(self.consumer.getmany(timeout_ms=int(POLL_SECONDS * 1000))).values():
             self.reads += [Read((record.topic, record.partition), record.offset, record.value) for record in records]
 
     def assignment(self) -> set[Place]:
+        if not self._started.done():
+            return set()
         return {(partition.topic, partition.partition) for partition in self.consumer.assignment()}
 
     def commit(self, offsets: dict[Place, int] | None = None) -> None:

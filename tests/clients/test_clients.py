@@ -28,7 +28,6 @@ def read_with_confluent(bootstrap_servers: str, topic: str, count: int) -> list[
         {
             "bootstrap.servers": bootstrap_servers,
             "group.id": "unused",
-            "enable.auto.commit": False,
             "check.crcs": True,
         }
     )
@@ -155,7 +154,6 @@ def test_a_consumer_gets_a_record_while_it_waits(ottla_server: ottla.Server, ott
         {
             "bootstrap.servers": ottla_server.bootstrap_servers,
             "group.id": "unused",
-            "enable.auto.commit": False,
             "fetch.wait.max.ms": 30_000,
         }
     )

@@ -78,7 +78,7 @@ FRAMES = {
     "array longer than the frame": struct.pack(">ihhihi", 14, 3, 1, 1, -1, 2**31 - 1),
     "overlong varint": struct.pack(">ihhihb", 20, 3, 12, 1, -1, 0) + b"\xff" * 9,
     "text that is no utf-8": struct.pack(">ihhihih", 18, 3, 1, 1, -1, 1, 2) + b"\xff\xfe",
-    "bytes after the message": struct.pack(">ihhihi", 18, 3, 1, 1, -1, 0) + b"1234",
+    "bytes after the message": struct.pack(">ihhihh", 17, 10, 0, 1, -1, 1) + b"g" + b"1234",
 }
 
 

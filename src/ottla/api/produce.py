@@ -58,8 +58,7 @@ def _handle_one(
     """The same as `_handle_many`, for the request that is by far the most frequent one."""
     services, version = ctx.services, ctx.api_version
     try:
-        topic = services.partitions.topic(key)
-        partition = services.partitions.leader_of(topic, index)
+        topic, partition = services.partitions.leading(key, index)
         if topic.is_internal:
             _check_internal(ctx, topic)
         if records is None or acks != ACKS_LEADER or version < ZSTD_SINCE:
@@ -84,7 +83,7 @@ def _handle_many(
     append: Append | None = None,
 ) -> Chunks | Awaitable[Chunks] | None:
     version, services = ctx.api_version, ctx.services
-    table, now_ms = services.partitions, services.world.clock.now_ms()
+    leading, now_ms = services.partitions.leading, services.world.clock.now_ms()
     if append is None:
         append = services.appender.append
     stored, rest = codec.stored_layout(version)
@@ -95,8 +94,7 @@ def _handle_many(
         produced: list[Outcome] = []
         for index, records in partitions:
             try:
-                topic = table.topic(key)
-                partition = table.leader_of(topic, index)
+                topic, partition = leading(key, index)
                 if topic.is_internal:
                     _check_internal(ctx, topic)
                 if records is None or not is_plain:

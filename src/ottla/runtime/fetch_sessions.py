@@ -145,7 +145,12 @@ class FetchSession:
                 fetched.unwatch()
 
     def close(self) -> None:
-        """Stop watching; a closed session is garbage."""
+        """Stop watching; a closed session is garbage. A fetch that waits on it gets what there is.
+
+        Its consumer counts on that answer: those to what it asks later stand behind it.
+        """
+        if self.waiting is not None:
+            self.waiting.expire()
         self.waiting = None
         for fetched in self.partitions.values():
             fetched.unwatch()

@@ -78,6 +78,16 @@ class PartitionTable:
             raise _unknown_topic(key)
         return found
 
+    def leading(self, key: str | UUID, index: int) -> tuple[HostedTopic, Partition]:
+        """The topic and its partition, if this broker leads it; for the hot path."""
+        topic = self._by_name.get(key) or self._by_id.get(key)  # type: ignore[arg-type]
+        if topic is not None and 0 <= index < len(topic.partitions):
+            partition = topic.partitions[index]
+            if partition is not None:
+                return topic, partition
+        topic = self.topic(key)
+        return topic, self.leader_of(topic, index)
+
     def leading_or_none(self, key: str | UUID, index: int) -> Partition | None:
         """The partition, if it is led here; None for every reason why not."""
         topic = self.find(key)
@@ -89,7 +99,7 @@ class PartitionTable:
 
     def leader(self, key: str | UUID, index: int) -> Partition:
         """The partition, if this broker leads it."""
-        return self.leader_of(self.topic(key), index)
+        return self.leading(key, index)[1]
 
     def leader_of(self, topic: HostedTopic, index: int) -> Partition:
         if not 0 <= index < len(topic.partitions):

@@ -19,27 +19,33 @@ AWAKE_SECONDS: Final = 60e-6
 class Attention:
     """Keeps one loop from blocking until a moment after the last `touch`."""
 
-    __slots__ = ("_loop", "_spinning", "_until")
+    __slots__ = ("_loop", "_spinning", "_until", "touched")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._until = 0.0
         self._spinning = False
+        self.touched = False
+        """Whether a request was served since the loop last looked."""
 
     @property
     def is_awake(self) -> bool:
         return self._spinning
 
     def touch(self) -> None:
-        """A request was served."""
-        self._until = time.perf_counter() + AWAKE_SECONDS
+        """A request was served. Who finds `touched` set need not call."""
+        self.touched = True
         if not self._spinning:
             self._spinning = True
             self._loop.call_soon(self._spin)
 
     def _spin(self) -> None:
         # A callback that is ready makes the loop look at its sockets without waiting for them.
-        if time.perf_counter() < self._until:
+        now = time.perf_counter()
+        if self.touched:
+            self.touched = False
+            self._until = now + AWAKE_SECONDS
+        if now < self._until:
             self._loop.call_soon(self._spin)
         else:
             self._spinning = False

@@ -161,7 +161,8 @@ class Connection:
                 self._take_frames(view, kept + count)
                 if count <= SHORT_REQUEST_BYTES_MAX and self._answered_shortly:
                     self._answered_shortly = False
-                    share.attention.touch()
+                    if not share.attention.touched:
+                        share.attention.touch()
             else:
                 self._fail()
         except Exception as error:

@@ -191,3 +191,35 @@ def test_a_reader_beyond_the_stable_offset_waits() -> None:
         assert (data.error_code, data.records) == (0, None)
 
     run(scenario)
+
+
+def test_a_partition_that_found_no_room_gets_its_turn() -> None:
+    """Its data is not news to wait for: the next fetch of the session brings it, though the request is silent on it."""
+
+    async def scenario() -> None:
+        hosted = Hosted()
+        reading = Reading(hosted.fetches(), session_id=5)
+        for index in (0, 1):
+            batch = batch_of(1)
+            hosted.partition(index).append(memoryview(batch), read_header(batch), hosted.clock.ms)
+            reading.session.update(TOPIC, [(index, -1, 0, -1, -1, 1 << 20)])
+        small = limits(READ_UNCOMMITTED)._replace(bytes_max=1)
+        reading.resume(small)
+        assert [data.records is None for data in reading.answers.pop()] == [False, True]
+        reading.fetch(1, small._replace(only_changes=True))
+        (data,) = reading.answers.pop()
+        assert (data.index, bases(data)) == (1, [0])
+
+    run(scenario)
+
+
+def test_a_session_that_is_closed_answers_who_waits_on_it() -> None:
+    async def scenario() -> None:
+        hosted = Hosted()
+        reading = Reading(hosted.fetches(), session_id=5)
+        reading.fetch(0, limits(READ_UNCOMMITTED, wait_ms=1_000_000))
+        assert reading.answers == []
+        reading.session.close()
+        assert bases(reading.one()) == []
+
+    run(scenario)
