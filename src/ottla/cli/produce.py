@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from ottla.cli.failures import CommandError, Exit, UsageError, say
+from ottla.cli.interrupts import InputInterruptedError, Interrupts
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, connect, parse_pairs
 from ottla.cli.production import Production, production_bar, watched
 from ottla.cli.record_input import LineReader
@@ -94,10 +95,11 @@ def produce(
         production = Production(producer, topic, reader, key=_bytes(key), headers=headers, partition=partition)
         cluster.topic(topic, auto_create=True)
         try:
-            with production_bar(not quiet and (file is not None or watched()), _size(descriptor)) as bar:
-                production.run(descriptor, bar)
+            shown = not quiet and (file is not None or watched())
+            with Interrupts() as interrupts, production_bar(shown, _size(descriptor)) as bar:
+                production.run(descriptor, bar, interrupts.read)
             producer.flush()
-        except KeyboardInterrupt:
+        except InputInterruptedError:
             _finish_interrupted(producer, production, quiet)
             raise typer.Exit(Exit.INTERRUPTED) from None
     if not quiet:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -72,9 +73,9 @@ class Production:
         self._lines = 0
         self.input_bytes = 0
 
-    def run(self, descriptor: int, bar: ProductionBar) -> None:
+    def run(self, descriptor: int, bar: ProductionBar, read: Callable[[int, int], bytes] = os.read) -> None:
         """Send every line. What has come is sent at once when no more is waiting, so that a person sees it arrive."""
-        for lines in read_chunks(descriptor):
+        for lines in read_chunks(descriptor, read):
             for line in lines:
                 self._send(line)
             bar.advance(self._lines, self.input_bytes)

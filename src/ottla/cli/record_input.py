@@ -6,7 +6,7 @@ import base64
 import binascii
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -56,10 +56,10 @@ class LineReader:
         return None if text is None or text == self.null_marker else text
 
 
-def read_chunks(descriptor: int) -> Iterator[list[bytes]]:
+def read_chunks(descriptor: int, read: Callable[[int, int], bytes] = os.read) -> Iterator[list[bytes]]:
     """Lines as they arrive, many at once from a file, one at a time from a person. A last line may lack its end."""
     rest = b""
-    while chunk := os.read(descriptor, _READ_BYTES):
+    while chunk := read(descriptor, _READ_BYTES):
         *lines, rest = (rest + chunk).split(b"\n")
         if len(rest) > LINE_BYTES_MAX:
             raise CommandError(f"a line is longer than {LINE_BYTES_MAX >> 20} MB: is the input text?")

@@ -231,7 +231,12 @@ class Connection:
             raise self._broken
         if not self._owed:
             raise ValueError(f"no answer is owed by {self.address}")
-        frame = self._read_frame(deadline)
+        try:
+            frame = self._read_frame(deadline)
+        except KeyboardInterrupt:
+            # Nobody knows how much of the answer was taken: whoever goes on after it gets an error, not a wait.
+            self.close()
+            raise
         pending = self._owed[0]
         try:
             correlation_id, position = parse_response_header(pending.api_key, pending.version, frame)
