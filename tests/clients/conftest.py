@@ -5,7 +5,6 @@ OTTLA_TEST_BOOTSTRAP=host:port names another one, Apache Kafka for example, with
 
 from __future__ import annotations
 
-import gc
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -31,14 +30,6 @@ PROPERTIES = {
 }
 
 MakeTopic = Callable[..., str]
-
-
-@pytest.fixture(autouse=True)
-def rubbish_is_taken_out(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Sockets that a client library forgets to close are found where they are expected, not in somebody else's test."""
-    yield
-    if request.node.get_closest_marker("filterwarnings") is not None:
-        gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -401,8 +401,6 @@ def test_assign_with_auto_commit_needs_no_membership(make_topic: MakeTopic, quic
 # A broker that goes and comes back
 
 
-# aiokafka forgets to close the socket of a connection that was refused.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("make", MAKES)
 @pytest.mark.parametrize("ending", ["stop", "kill"])
 def test_a_group_outlives_its_broker(broker: BrokerProcess, ending: str, make: str) -> None:

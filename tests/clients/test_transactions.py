@@ -20,9 +20,6 @@ from tests.clients.members import Members, members_of, until, values
 from tests.clients.test_groups import committed_offsets
 from tests.scenarios.brokers import BrokerProcess
 
-# aiokafka leaves sockets open when a connection is refused or its producer is fenced.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 MAKES = ["confluent", "kafka-python", "aiokafka"]
 WAIT = 10.0
 REFUSALS = (KafkaException, kafka.errors.KafkaError, aiokafka.errors.KafkaError)
