@@ -46,6 +46,11 @@ class Done(NamedTuple):
     stderr: bytes
 
 
+def heed_interrupts() -> None:
+    """In the child: who runs the tests in the background may have told it to ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Shell:
     """Runs `ottla` with the broker's address in the environment."""
 
@@ -92,7 +97,13 @@ class Shell:
     def started(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         pipe = subprocess.PIPE
         child = subprocess.Popen(
-            [*COMMAND, *arguments], stdin=pipe, stdout=pipe, stderr=pipe, env=self.environment, bufsize=0
+            [*COMMAND, *arguments],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env=self.environment,
+            bufsize=0,
+            preexec_fn=heed_interrupts,
         )
         with child:
             try:
