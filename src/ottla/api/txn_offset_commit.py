@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from ottla.api.offsets_to_commit import OffsetsToCommit
 from ottla.core.groups.offset_commands import CommitTransactionalOffsets, NewOffset
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import TopicPartition
@@ -23,7 +24,6 @@ from ottla.wire.messages.txn_offset_commit import (
 
 if TYPE_CHECKING:
     from ottla.api.context import RequestContext
-    from ottla.core.controller.image import MetadataImage
 
 ADDS_PARTITION_SINCE: Final = 5
 KNOWS_LOADING_SINCE: Final = 2
@@ -32,7 +32,17 @@ KNOWS_LOADING_SINCE: Final = 2
 def handle(
     ctx: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    offsets, pending, response = _looked_up(ctx.services.image, request)
+    image, unknown = ctx.services.image, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    wanted = OffsetsToCommit(TxnOffsetCommitResponsePartition)
+    response = TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=asked.name, partitions=wanted.take(image.topics.get(asked.name), asked.partitions, unknown)
+            )
+            for asked in request.topics
+        ]
+    )
+    offsets = wanted.offsets
     if not offsets:
         return response
     if not request.group_id:
@@ -50,8 +60,7 @@ def handle(
         )
 
     def with_codes(codes: list[ErrorCode]) -> TxnOffsetCommitResponse:
-        for partition, code in zip(pending, codes, strict=True):
-            partition.error_code = code
+        wanted.settle(codes)
         return response
 
     if isinstance(verified, Awaitable):
@@ -93,30 +102,6 @@ def _command(
         group_instance_id=request.group_instance_id,
         version=ctx.api_version,
     )
-
-
-def _looked_up(
-    image: MetadataImage, request: TxnOffsetCommitRequest
-) -> tuple[list[NewOffset], list[TxnOffsetCommitResponsePartition], TxnOffsetCommitResponse]:
-    """What is to be committed, the parts of the answer that wait for it in the same order, and the whole answer."""
-    offsets: list[NewOffset] = []
-    pending: list[TxnOffsetCommitResponsePartition] = []
-    topics: list[TxnOffsetCommitResponseTopic] = []
-    for asked in request.topics:
-        found = image.topics.get(asked.name)
-        partitions = []
-        for partition in asked.partitions:
-            index = partition.partition_index
-            result = TxnOffsetCommitResponsePartition(partition_index=index)
-            partitions.append(result)
-            if found is None or not 0 <= index < len(found.partitions):
-                result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                continue
-            pending.append(result)
-            offset, metadata = partition.committed_offset, partition.committed_metadata
-            offsets.append(NewOffset(found.name, found.id, index, offset, partition.committed_leader_epoch, metadata))
-        topics.append(TxnOffsetCommitResponseTopic(name=asked.name, partitions=partitions))
-    return offsets, pending, TxnOffsetCommitResponse(topics=topics)
 
 
 def failed(request: TxnOffsetCommitRequest, code: ErrorCode, _message: str, version: int) -> TxnOffsetCommitResponse:

@@ -43,9 +43,9 @@ from ottla.wire.batch import (
     CONTROL_BIT,
     LENGTH_PREFIX_BYTES,
     BatchHeader,
+    assign,
     crc_matches,
     iterate,
-    pack_assigned,
     set_log_append_time,
 )
 
@@ -233,7 +233,7 @@ class PartitionLog(KeptLog):
         ):
             segment = self._make_room(size, base_offset, last_offset, max_timestamp, now_ms)
         try:
-            pack_assigned(batch, 0, base_offset, size - LENGTH_PREFIX_BYTES, leader_epoch)
+            assign(batch, 0, base_offset, size - LENGTH_PREFIX_BYTES, leader_epoch)
             segment.append(batch, size, base_offset, last_offset, max_timestamp)
         except OSError as error:
             raise self._not_written(error) from error

@@ -74,7 +74,7 @@ class Appender:
         `produce` is the request that it came with, if that names a transactional id.
         """
         header = check(batch)
-        config = topic.config
+        config, permit = topic.config, None
         if (
             len(batch) > config.max_message_bytes
             or header.attributes & TRANSACTIONAL_BIT
@@ -83,32 +83,15 @@ class Appender:
         ):
             check_against_config(header, config, now_ms)
             if header.attributes & TRANSACTIONAL_BIT:
-                return self._append_transactional(topic, partition, batch, header, now_ms, produce)
-        if topic.is_rewritten or (self._tails and partition in self._tails):
-            return self._rewrite_in_order(topic, partition, bytes(batch), header)
-        appended = partition.append(batch, header, now_ms)
-        if partition.high_watermark <= appended.last_offset:
-            return self._flushed(partition, appended)
-        return appended
-
-    def _append_transactional(
-        self,
-        topic: HostedTopic,
-        partition: Partition,
-        batch: memoryview,
-        header: BatchHeader,
-        now_ms: int,
-        produce: TransactionalProduce | None,
-    ) -> Appended | Awaitable[Appended]:
-        if produce is None:
-            raise ApiError(
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                "a request with transactional batches must name its transactional id",
-            )
-        permit = produce.permit(partition, header, now_ms)
-        if permit.waiting is not None or topic.is_rewritten or partition in self._tails:
+                permit = _permit(partition, header, now_ms, produce)
+        if (
+            topic.is_rewritten
+            or (self._tails and partition in self._tails)
+            or (permit is not None and permit.waiting is not None)
+        ):
             return self._rewrite_in_order(topic, partition, bytes(batch), header, permit)
-        permit.check()
+        if permit is not None:
+            permit.check()
         appended = partition.append(batch, header, now_ms)
         if partition.high_watermark <= appended.last_offset:
             return self._flushed(partition, appended)
@@ -124,7 +107,7 @@ class Appender:
         partition: Partition,
         batch: bytes,
         header: BatchHeader,
-        permit: Permit | None = None,
+        permit: Permit | None,
     ) -> Awaitable[Appended]:
         if self._rewriting_bytes + len(batch) > REWRITING_BYTES_MAX:
             raise ApiError(
@@ -179,6 +162,16 @@ class Appender:
         if wanted == header.codec:
             return batch
         return await self._work.recompress(batch, wanted, _compression_level(config, wanted))
+
+
+def _permit(partition: Partition, header: BatchHeader, now_ms: int, produce: TransactionalProduce | None) -> Permit:
+    """What the way of a transactional batch depends on."""
+    if produce is None:
+        raise ApiError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "a request with transactional batches must name its transactional id",
+        )
+    return produce.permit(partition, header, now_ms)
 
 
 def _compression_level(config: TopicConfig, codec: Codec) -> int | None:

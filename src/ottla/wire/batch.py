@@ -49,8 +49,8 @@ _CRC_TO_MAX_TIMESTAMP: Final = Struct(">Ihiqq")
 _CRC: Final = Struct(">I")
 
 _unpack_header = _HEADER.unpack_from
-pack_assigned = _ASSIGNED.pack_into
-"""(batch, 0, base offset, length, leader epoch): what `assign` does, without a Python frame."""
+assign = _ASSIGNED.pack_into
+"""(batch, 0, base offset, length, leader epoch): give a batch its place in the log; no checksum covers these."""
 
 
 class BatchHeader(NamedTuple):
@@ -145,11 +145,6 @@ def check(batch: memoryview) -> BatchHeader:
     ):
         return _new_header(fields)
     raise _refusal(_new_header(fields), batch)
-
-
-def assign(batch: memoryview | bytearray, base_offset: int, leader_epoch: int) -> None:
-    """Give exactly one batch its place in the log. The checksum covers neither field."""
-    pack_assigned(batch, 0, base_offset, len(batch) - LENGTH_PREFIX_BYTES, leader_epoch)
 
 
 def set_log_append_time(batch: memoryview, now_ms: int) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
-from types import ModuleType, SimpleNamespace
-from typing import Any, cast
+from types import ModuleType
+from typing import Any
 
-from ottla.api.context import RequestContext, Services
 from ottla.core.coordination import Command
 from ottla.model.errors import ApiError
-from ottla.wire.headers import encode_response
+from tests.unit.api.group_requests import answered
 from tests.unit.core.groups.consumers import Topics
 
 
@@ -29,25 +26,4 @@ class ConsumerRequests:
     def call(self, api: ModuleType, request: Any, version: int) -> Any:
         """The answer, which can be written in this version."""
         coordinator = self.coordinator
-        services = SimpleNamespace(groups=self, config=coordinator.config, image=coordinator.image)
-        context = RequestContext(
-            services=cast(Services, services),
-            api_key=request.__schema__.api_key,
-            api_version=version,
-            correlation_id=1,
-            client_id="c",
-            peer_host="10.0.0.1",
-            listener="PLAINTEXT",
-        )
-        try:
-            answer = api.handle(context, request)
-            if isinstance(answer, Awaitable):
-                answer = asyncio.run(_result(answer))
-        except ApiError as error:
-            answer = api.failed(request, error.code, error.message, version)
-        assert encode_response(answer, version, 1)
-        return answer
-
-
-async def _result(answer: Awaitable[Any]) -> Any:
-    return await answer
+        return answered(api, request, version, groups=self, config=coordinator.config, image=coordinator.image)

@@ -36,27 +36,31 @@ class GroupRequests:
 
     def call(self, api: ModuleType, request: Any, version: int) -> Any:
         """The answer, which can be written in this version."""
-        services = cast(Services, SimpleNamespace(groups=self))
-        context = RequestContext(
-            services=services,
-            api_key=request.__schema__.api_key,
-            api_version=version,
-            correlation_id=1,
-            client_id="c",
-            peer_host="10.0.0.1",
-            listener="PLAINTEXT",
-        )
-        try:
-            answer = api.handle(context, request)
-            if isinstance(answer, Awaitable):
-                answer = asyncio.run(_result(answer))
-        except ApiError as error:
-            answer = api.failed(request, error.code, error.message, version)
-        assert encode_response(answer, version, 1)
-        return answer
+        return answered(api, request, version, groups=self)
 
     def stable_member(self) -> str:
         return self.coordinator.stable(1)[0]
+
+
+def answered(api: ModuleType, request: Any, version: int, **services: object) -> Any:
+    """What a handler with these services answers, which can be written in this version."""
+    context = RequestContext(
+        services=cast(Services, SimpleNamespace(**services)),
+        api_key=request.__schema__.api_key,
+        api_version=version,
+        correlation_id=1,
+        client_id="c",
+        peer_host="10.0.0.1",
+        listener="PLAINTEXT",
+    )
+    try:
+        answer = api.handle(context, request)
+        if isinstance(answer, Awaitable):
+            answer = asyncio.run(_result(answer))
+    except ApiError as error:
+        answer = api.failed(request, error.code, error.message, version)
+    assert encode_response(answer, version, 1)
+    return answer
 
 
 async def _result(answer: Awaitable[Any]) -> Any:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire import batch as record_batch
-from ottla.wire.batch import BatchHeader, assign, check, iterate, read_header, set_log_append_time
+from ottla.wire.batch import LENGTH_PREFIX_BYTES, BatchHeader, assign, check, iterate, read_header, set_log_append_time
 from ottla.wire.crc import crc32c
 from ottla.wire.records import Record, build_batch
 
@@ -144,7 +144,7 @@ def test_a_few_bytes_cannot_claim_a_billion_offsets() -> None:
 def test_assigning_offsets_keeps_the_checksum() -> None:
     assigned = batch()
     before = bytes(assigned)
-    assign(assigned, 1 << 40, 12)
+    assign(assigned, 0, 1 << 40, len(assigned) - LENGTH_PREFIX_BYTES, 12)
     header = read_header(assigned)
     assert (header.base_offset, header.partition_leader_epoch, header.last_offset) == (1 << 40, 12, (1 << 40) + 2)
     assert record_batch.crc_matches(assigned, header)
