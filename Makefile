@@ -28,8 +28,8 @@ $(READY): pyproject.toml constraints.txt
 	@[ -n "$(PYTHON)" ] || { echo "Ottla needs Python 3.11 or newer with venv; none was found (say which: make PYTHON=...)" >&2; exit 1; }
 	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "installing into $(VENV) with $$($(BIN)/python --version)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt hatchling editables
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt hatchling editables setuptools wheel
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,spark]'
 	@touch $@
 
 test: check ## every check and every test

@@ -29,7 +29,7 @@ def visible_batches(
         while waiting and waiting[-1][1] <= header.last_offset:
             aborting.add(waiting.pop()[0])
         if header.is_control:
-            if header.producer_id in aborting and _is_abort(fetched[position : position + header.size]):
+            if header.producer_id in aborting and is_abort_marker(fetched[position : position + header.size]):
                 aborting.discard(header.producer_id)
         elif isolation is Isolation.READ_UNCOMMITTED or not (
             header.is_transactional and header.producer_id in aborting
@@ -48,7 +48,8 @@ def whole_batches(fetched: memoryview, offset: int) -> tuple[memoryview, int]:
     return fetched[:end], offset
 
 
-def _is_abort(batch: memoryview) -> bool:
+def is_abort_marker(batch: memoryview) -> bool:
+    """Whether a control batch says that its producer's transaction was aborted."""
     for record in records.iterate(batch):
         if record.key is not None and len(record.key) >= _CONTROL_KEY.size:
             return bool(_CONTROL_KEY.unpack_from(record.key)[1] == _ABORT)

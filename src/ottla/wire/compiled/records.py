@@ -5,7 +5,7 @@ Theory of operation. A body is what follows the 61 bytes of a batch's header, de
     length | attributes i8 | timestamp delta | offset delta | key | value | headers
 
 where all numbers but the attributes are zigzag varints and a length of -1 is null. Nothing in it is believed: the bytes
-come from clients. `_read_record` is the only code that walks over them, and it never looks beyond the record, nor a
+come from clients. `read_record` is the only code that walks over them, and it never looks beyond the record, nor a
 record beyond the body. A body is right if it holds exactly `count` records that fill it, if each is filled by its
 fields, and if offset deltas rise. Those of a producer's batch count from 0 without a gap; compaction leaves gaps.
 
@@ -170,7 +170,7 @@ def _skip_headers(address, end, count):
 
 
 @njit
-def _read_record(address, body_end):
+def read_record(address, body_end):
     """One record: a code, its end, its two deltas, addresses and lengths of its key and value, its headers."""
     bad = int64(-1)
     length, address = read_varint(address, body_end)
@@ -225,7 +225,7 @@ def parse_records(body, start, end, count, offset_delta_max, consecutive, column
     for index in range(count):
         (
             code, record_end, timestamp_delta, offset_delta, key, key_length, value, value_length, header_count, headers
-        ) = _read_record(origin + position, origin + end)  # fmt: skip
+        ) = read_record(origin + position, origin + end)  # fmt: skip
         if code != _OK:
             return code, index, position
         if not _is_in_order(offset_delta, previous, offset_delta_max, consecutive):
@@ -256,7 +256,7 @@ def check_records(body, start, end, count, requires_keys):
     origin = address_of(body)
     position = start
     for index in range(count):
-        code, record_end, _, offset_delta, _, key_length, _, _, _, _ = _read_record(origin + position, origin + end)
+        code, record_end, _, offset_delta, _, key_length, _, _, _, _ = read_record(origin + position, origin + end)
         if code != _OK:
             return code, index, position
         if offset_delta != index:

@@ -1,0 +1,273 @@
+"""Fetched batches into Arrow record batches.
+
+Theory of operation. A fetch brings a run of whole batches. `scan_batches` reads their headers into one table; numpy
+picks the batches that a reader may see, Python looks at single batches only where it must (compressed ones, and
+transactions when some were aborted); `fill_columns` writes all columns in one go. Only the columns that the schema
+names are made into arrays.
+
+What an editor must keep true: a batch that is damaged is an error that names topic, partition and offset. It is never
+left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ottla.client.visibility import is_abort_marker
+from ottla.model.errors import ApiError, OttlaError
+from ottla.model.ids import TopicPartition
+from ottla.wire.batch import crc_matches, read_header
+from ottla.wire.compiled.batches import HEADER_BYTES, Header, ScanEnd, scan_batches
+from ottla.wire.compiled.columns import Count, Ends, Number, Source, fill_columns
+from ottla.wire.compiled.records import RECORD_BYTES_MIN, explain
+from ottla.wire.compression import Codec, decompress
+
+ROWS_PER_BATCH: Final = 10_000
+"""What Spark takes fastest."""
+DECOMPRESSED_BYTES_MAX: Final = 1 << 30
+"""Most that one batch may decompress to."""
+
+_CODEC_MASK: Final = 0x07
+_TRANSACTIONAL_BIT: Final = 0x10
+_CONTROL_BIT: Final = 0x20
+_NOTHING: Final = np.empty(0, np.uint8)
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+HEADERS_TYPE: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+class CorruptBatchError(OttlaError):
+    """A batch is not what its header says."""
+
+    def __init__(self, partition: TopicPartition, offset: int, reason: str) -> None:
+        super().__init__(
+            f"the batch at offset {offset} of {partition} is corrupt: {reason}. Skip it by starting after it, or "
+            "restore the topic"
+        )
+        self.partition = partition
+        self.offset = offset
+
+
+class _Buffers(NamedTuple):
+    """Room for the columns of one fetch."""
+
+    numbers: Numbers
+    timestamp_types: np.ndarray[Any, np.dtype[np.int32]]
+    ends: np.ndarray[Any, np.dtype[np.int32]]
+    key_bytes: Bytes
+    value_bytes: Bytes
+    flags: Bytes
+    header_ends: np.ndarray[Any, np.dtype[np.int32]]
+    name_bytes: Bytes
+    header_bytes: Bytes
+    header_flags: Bytes
+    counts: Numbers
+
+    @classmethod
+    def for_batches(cls, rows: int, size: int, *, with_headers: bool) -> _Buffers:
+        headers, header_size = (size // 2, size) if with_headers else (0, 0)
+        buffers = cls(
+            np.empty((Number.COUNT, rows), np.int64),
+            np.empty(rows, np.int32),
+            np.empty((Ends.COUNT, rows + 1), np.int32),
+            np.empty(size, np.uint8),
+            np.empty(size, np.uint8),
+            np.empty((2, rows), np.uint8),
+            np.empty((2, headers + 1), np.int32),
+            np.empty(header_size, np.uint8),
+            np.empty(header_size, np.uint8),
+            np.empty(headers, np.uint8),
+            np.zeros(Count.COUNT, np.int64),
+        )
+        buffers.ends[:, 0] = 0
+        buffers.header_ends[:, 0] = 0
+        return buffers
+
+
+class Decoder:
+    """Decodes the fetches of one partition, in order."""
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        schema: pa.Schema,
+        *,
+        read_committed: bool = True,
+        check_crc: bool = False,
+    ) -> None:
+        self._partition = partition
+        self._schema = schema
+        self._with_headers = "headers" in schema.names
+        self._read_committed = read_committed
+        self._check_crc = check_crc
+        self._headers: Numbers = np.empty((256, Header.COUNT), np.int64)
+
+    def decode(
+        self, records: memoryview, start: int, end: int, aborted: Sequence[tuple[int, int]] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """The records with offsets from `start` up to `end`, in batches of the size that Spark likes."""
+        chunk = np.frombuffer(records, np.uint8)
+        headers = self._scan(chunk)
+        sources, scratch = self._sources(chunk, headers, records, aborted)
+        rows, size = self._room(headers, sources)
+        if not rows:
+            return
+        buffers = _Buffers.for_batches(rows, size, with_headers=self._with_headers)
+        fault, batch, record, position = fill_columns(
+            chunk, scratch, headers, sources, 0, len(headers), start, end, self._with_headers, *buffers
+        )
+        if fault:
+            raise self._corrupt(headers, int(batch), explain(fault, record, position))
+        table = pa.RecordBatch.from_arrays(self._arrays(buffers), schema=self._schema)
+        for first in range(0, table.num_rows, ROWS_PER_BATCH):
+            yield table.slice(first, ROWS_PER_BATCH)
+
+    def _scan(self, chunk: Bytes) -> Numbers:
+        while True:
+            count, position, reason, _ = scan_batches(chunk, len(chunk), self._headers)
+            if reason == ScanEnd.CORRUPT:
+                offset = int(self._headers[count - 1, Header.BASE_OFFSET]) if count else -1
+                raise CorruptBatchError(self._partition, offset, f"what follows it at byte {position} is no batch")
+            if count < len(self._headers):
+                return self._headers[:count]
+            self._headers = np.empty((4 * len(self._headers), Header.COUNT), np.int64)
+
+    def _sources(
+        self, chunk: Bytes, headers: Numbers, records: memoryview, aborted: Sequence[tuple[int, int]]
+    ) -> tuple[Numbers, Bytes]:
+        """Where the body of each batch lies, and the decompressed ones."""
+        attributes = headers[:, Header.ATTRIBUTES]
+        sources = np.zeros((len(headers), Source.COUNT), np.int64)
+        sources[:, Source.START] = headers[:, Header.POSITION] + HEADER_BYTES
+        sources[:, Source.END] = headers[:, Header.POSITION] + headers[:, Header.SIZE]
+        sources[:, Source.WANTED] = (attributes & _CONTROL_BIT) == 0
+        if self._check_crc:
+            self._check_crcs(headers, records)
+        if aborted and self._read_committed:
+            self._leave_out_aborted(headers, sources, records, aborted)
+        compressed = np.flatnonzero(((attributes & _CODEC_MASK) != 0) & (sources[:, Source.WANTED] != 0))
+        return sources, self._decompressed(chunk, headers, sources, compressed) if len(compressed) else _NOTHING
+
+    def _decompressed(self, chunk: Bytes, headers: Numbers, sources: Numbers, compressed: Numbers) -> Bytes:
+        bodies: list[bytes] = []
+        total = 0
+        for batch in compressed.tolist():
+            codec = int(headers[batch, Header.ATTRIBUTES]) & _CODEC_MASK
+            body = chunk.data[int(sources[batch, Source.START]) : int(sources[batch, Source.END])]
+            try:
+                bodies.append(decompress(Codec(codec), body, DECOMPRESSED_BYTES_MAX))
+            except (ApiError, ValueError) as error:
+                raise self._corrupt(headers, batch, str(error)) from error
+            sources[batch, Source.IN_SCRATCH] = 1
+            sources[batch, Source.START] = total
+            total += len(bodies[-1])
+            sources[batch, Source.END] = total
+        return np.frombuffer(bodies[0] if len(bodies) == 1 else b"".join(bodies), np.uint8)
+
+    def _leave_out_aborted(
+        self, headers: Numbers, sources: Numbers, records: memoryview, aborted: Sequence[tuple[int, int]]
+    ) -> None:
+        waiting = sorted(aborted, key=lambda entry: entry[1], reverse=True)
+        aborting: dict[int, None] = {}
+        for batch in range(len(headers)):
+            last_offset = int(headers[batch, Header.BASE_OFFSET] + headers[batch, Header.LAST_OFFSET_DELTA])
+            while waiting and waiting[-1][1] <= last_offset:
+                aborting[waiting.pop()[0]] = None
+            producer_id = int(headers[batch, Header.PRODUCER_ID])
+            attributes = int(headers[batch, Header.ATTRIBUTES])
+            if attributes & _CONTROL_BIT:
+                if producer_id in aborting and is_abort_marker(self._batch(headers, records, batch)):
+                    del aborting[producer_id]
+            elif attributes & _TRANSACTIONAL_BIT and producer_id in aborting:
+                sources[batch, Source.WANTED] = 0
+
+    def _check_crcs(self, headers: Numbers, records: memoryview) -> None:
+        for batch in range(len(headers)):
+            raw = self._batch(headers, records, batch)
+            if not crc_matches(raw, read_header(raw)):
+                raise self._corrupt(headers, batch, "its checksum does not match")
+
+    def _batch(self, headers: Numbers, records: memoryview, batch: int) -> memoryview:
+        position = int(headers[batch, Header.POSITION])
+        return records[position : position + int(headers[batch, Header.SIZE])]
+
+    def _room(self, headers: Numbers, sources: Numbers) -> tuple[int, int]:
+        """How many records and bytes the wanted batches can hold at most."""
+        wanted = sources[:, Source.WANTED] != 0
+        sizes = (sources[:, Source.END] - sources[:, Source.START])[wanted]
+        counts = headers[:, Header.RECORD_COUNT][wanted]
+        return int(np.clip(counts, 0, sizes // RECORD_BYTES_MIN).sum()), int(sizes.sum())
+
+    def _corrupt(self, headers: Numbers, batch: int, reason: str) -> CorruptBatchError:
+        return CorruptBatchError(self._partition, int(headers[batch, Header.BASE_OFFSET]), reason)
+
+    # -- arrays
+
+    def _arrays(self, buffers: _Buffers) -> list[pa.Array]:
+        counts = buffers.counts
+        rows = int(counts[Count.ROWS])
+        return [self._array(name, buffers, rows) for name in self._schema.names]
+
+    def _array(self, name: str, buffers: _Buffers, rows: int) -> pa.Array:
+        counts = buffers.counts
+        if name == "key":
+            valid = _bitmap(buffers.flags[0, :rows], counts[Count.KEY_NULLS])
+            ends, content = buffers.ends[Ends.KEY, : rows + 1], buffers.key_bytes[: counts[Count.KEY_BYTES]]
+            return pa.Array.from_buffers(pa.binary(), rows, [valid, pa.py_buffer(ends), pa.py_buffer(content)])
+        if name == "value":
+            valid = _bitmap(buffers.flags[1, :rows], counts[Count.VALUE_NULLS])
+            ends, content = buffers.ends[Ends.VALUE, : rows + 1], buffers.value_bytes[: counts[Count.VALUE_BYTES]]
+            return pa.Array.from_buffers(pa.binary(), rows, [valid, pa.py_buffer(ends), pa.py_buffer(content)])
+        if name == "topic":
+            return _repeated(self._partition.topic.encode(), rows)
+        if name == "partition":
+            return pa.array(np.full(rows, self._partition.partition, np.int32))
+        if name == "offset":
+            return pa.array(buffers.numbers[Number.OFFSET, :rows])
+        if name == "timestamp":
+            content = pa.py_buffer(buffers.numbers[Number.TIMESTAMP_US, :rows])
+            return pa.Array.from_buffers(_TIMESTAMP, rows, [None, content])
+        if name == "timestampType":
+            return pa.array(buffers.timestamp_types[:rows])
+        return _headers_array(buffers, rows)
+
+
+def _bitmap(flags: Bytes, nulls: int) -> pa.Buffer | None:
+    """Arrow's mark of what is there, which may be left out where everything is."""
+    return pa.py_buffer(np.packbits(flags, bitorder="little")) if nulls else None
+
+
+def _repeated(text: bytes, rows: int) -> pa.Array:
+    ends = np.arange(0, (rows + 1) * len(text), len(text), dtype=np.int32) if text else np.zeros(rows + 1, np.int32)
+    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(ends), pa.py_buffer(text * rows)])
+
+
+def _headers_array(buffers: _Buffers, rows: int) -> pa.Array:
+    """Null for a record without headers, as in Spark's own source."""
+    counts = buffers.counts
+    count = int(counts[Count.HEADERS])
+    name_ends, value_ends = buffers.header_ends[Ends.KEY, : count + 1], buffers.header_ends[Ends.VALUE, : count + 1]
+    names = pa.Array.from_buffers(
+        pa.string(),
+        count,
+        [None, pa.py_buffer(name_ends), pa.py_buffer(buffers.name_bytes[: counts[Count.HEADER_NAME_BYTES]])],
+    )
+    values = pa.Array.from_buffers(
+        pa.binary(),
+        count,
+        [
+            _bitmap(buffers.header_flags[:count], counts[Count.HEADER_VALUE_NULLS]),
+            pa.py_buffer(value_ends),
+            pa.py_buffer(buffers.header_bytes[: counts[Count.HEADER_VALUE_BYTES]]),
+        ],
+    )
+    pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS_TYPE.value_type))
+    ends = buffers.ends[Ends.HEADERS, : rows + 1]
+    valid = _bitmap((np.diff(ends) > 0).astype(np.uint8), counts[Count.HEADER_NULLS])
+    return pa.Array.from_buffers(HEADERS_TYPE, rows, [valid, pa.py_buffer(ends)], children=[pairs])

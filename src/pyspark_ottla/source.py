@@ -1,0 +1,49 @@
+"""What Spark finds: `format("ottla")`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from pyspark_ottla.options import batch_options, stream_options
+from pyspark_ottla.schema import check_schema, source_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+
+class DefaultSource(DataSource):
+    """Topics of Ottla, or of any Kafka, as tables and streams. No jar is needed.
+
+    df = spark.read.format("ottla").option("kafka.bootstrap.servers", "127.0.0.1:9092").option("subscribe", "t").load()
+
+    Columns: key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,
+    timestampType int, and with includeHeaders=true headers array<struct<key:string,value:binary>>. A schema with fewer
+    of these columns, `.schema("value binary, offset bigint")`, reads only those.
+
+    Options are those of Spark's Kafka source; see docs/guides/spark.md for all of them.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "ottla"
+
+    def schema(self) -> str:
+        include_headers = str(self.options.get("includeheaders", "false")).lower() == "true"
+        return source_schema(include_headers=include_headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from pyspark_ottla.reader import BatchReader
+
+        options = batch_options(self.options)
+        check_schema(schema, include_headers=options.include_headers)
+        return BatchReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from pyspark_ottla.stream import StreamReader
+
+        options = stream_options(self.options)
+        check_schema(schema, include_headers=options.include_headers)
+        return StreamReader(options, schema)
