@@ -9,6 +9,9 @@ they follow it, and let go of the interpreter lock.
 | `records` | a batch's body into columns (`parse_records`), or a verdict on it (`check_records`) |
 | `keys`    | the exact map from a key to its latest offset |
 | `batches` | many batches at a time: find them, parse them, write what is left of them |
+| `columns` | fetched batches into the columns of a table |
+| `encoding` | the rows of a table into records, and their partitions |
+| `varints` | zigzag varints by address |
 | `cache`   | where the machine code is kept between runs |
 
 Machine code is kept between runs under a name that the sources of all kernels decide, since numba itself would not

@@ -33,6 +33,7 @@ from ottla.wire.compiled.records import (
     read_varint,
     read_varlong,
 )
+from ottla.wire.compiled.varints import varint_bytes, write_varint
 
 HEADER_BYTES: Final = 61
 RECORD_GROWTH_MAX: Final = 13
@@ -270,35 +271,13 @@ def judge_records(headers, spans, first, last, columns, probes, found, map_end, 
 
 
 @njit
-def _write_varint(address, value):
-    """Write a zigzag varint of up to 64 bits; returns the address after it."""
-    left = uint64((value << 1) ^ (value >> 63))
-    while left > uint64(0x7F):
-        store_byte(address, int64(left & uint64(0x7F)) | 0x80)
-        left >>= uint64(7)
-        address += 1
-    store_byte(address, int64(left))
-    return address + 1
-
-
-@njit
-def _varint_bytes(value):
-    left = uint64((value << 1) ^ (value >> 63))
-    size = 1
-    while left > uint64(0x7F):
-        left >>= uint64(7)
-        size += 1
-    return size
-
-
-@njit
 def _copy_shifted(record, record_end, shift, target):
     """Copy a record whose timestamp delta changes by `shift`, and therefore its length."""
     _, after_length = read_varint(record, record_end)
     delta, rest = read_varlong(after_length + 1, record_end)
-    target = _write_varint(target, 1 + _varint_bytes(delta + shift) + (record_end - rest))
+    target = write_varint(target, 1 + varint_bytes(delta + shift) + (record_end - rest))
     store_byte(target, load_byte(after_length))
-    target = _write_varint(target + 1, delta + shift)
+    target = write_varint(target + 1, delta + shift)
     copy_bytes(target, rest, record_end - rest)
     return target + (record_end - rest)
 
