@@ -91,6 +91,8 @@ class BatchSender:
         identity: ProducerIdentity | None = None,
         delivery_timeout_ms: int = 120_000,
         in_flight_max: int = 5,
+        transactional_id: str | None = None,
+        before_first: Callable[[list[TopicPartition]], None] | None = None,
     ) -> None:
         self._cluster = cluster
         self._on_delivery = on_delivery
@@ -98,6 +100,10 @@ class BatchSender:
         self._identity = identity
         self._delivery_timeout_ms = delivery_timeout_ms
         self._in_flight_max = in_flight_max
+        self._transactional_id = transactional_id
+        self._before_first = before_first
+        """Called with partitions before anything is sent to them for the first time; a ClientError puts it off."""
+        self._begun: set[TopicPartition] = set()
         self._lanes: dict[TopicPartition, _Lane] = {}
         self._requests: list[_Request] = []
         self.queued_bytes = 0
@@ -159,6 +165,7 @@ class BatchSender:
         return ready
 
     def _send(self, connection: Connection, batches: list[_Batch]) -> None:
+        self._begin([batch.partition for batch in batches])
         keys = {name: self._topic_key(name) for name in {batch.partition.topic for batch in batches}}
         by_id = all(key != name for name, key in keys.items())
         highest = produce.VERSION_MAX if by_id else produce.TOPIC_ID_SINCE - 1
@@ -174,6 +181,7 @@ class BatchSender:
             list(topics.items()),
             acks=self._acks,
             timeout_ms=self._cluster.settings.request_timeout_ms,
+            transactional_id=self._transactional_id,
         )
         if self._acks == 0:
             connection.send_unanswered(PRODUCE_KEY, version, body)
@@ -186,6 +194,12 @@ class BatchSender:
         by_partition = {batch.partition: batch for batch in batches}
         names = {key: name for name, key in keys.items()}
         self._requests.append(_Request(connection, pending, by_partition, names))
+
+    def _begin(self, partitions: list[TopicPartition]) -> None:
+        new = [partition for partition in partitions if partition not in self._begun]
+        if new and self._before_first is not None:
+            self._before_first(new)
+        self._begun.update(new)
 
     def _topic_key(self, name: str) -> TopicKey:
         topic_id = self._cluster.topic(name).topic_id
