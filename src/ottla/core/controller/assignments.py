@@ -76,10 +76,10 @@ def partition_records(
             replicas=replicas,
             isr=isr,
             leader=isr[0],
-            directories=tuple(_directory(brokers[broker_id]) for broker_id in replicas),
+            directories=tuple(default_directory(brokers[broker_id]) for broker_id in replicas),
         )
 
 
-def _directory(broker: BrokerImage) -> UUID:
+def default_directory(broker: BrokerImage | None) -> UUID:
     """A broker with one log directory has no choice; others tell later which one they took."""
-    return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED_DIRECTORY
+    return broker.log_dirs[0] if broker is not None and len(broker.log_dirs) == 1 else UNASSIGNED_DIRECTORY

@@ -1,8 +1,8 @@
-"""Decisions about brokers and what is the cluster's own: registration, producer ids, features."""
+"""Decisions about what is the cluster's own: producer ids, features."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from ottla.core.controller.commands import (
@@ -12,17 +12,14 @@ from ottla.core.controller.commands import (
     FeatureUpdate,
     Outcome,
     ProducerIdBlock,
-    RegisterBroker,
     UpdateFeatures,
 )
 from ottla.core.controller.context import Context
 from ottla.core.controller.image import BrokerImage
 from ottla.core.controller.records import (
     FeatureLevelRecord,
-    PartitionChangeRecord,
     ProducerIdsRecord,
     Record,
-    RegisterBrokerRecord,
 )
 from ottla.model.errors import ApiError, ErrorCode
 
@@ -51,38 +48,9 @@ _SAFE_DOWNGRADE: Final = 2
 _UNSAFE_DOWNGRADE: Final = 3
 
 
-def register_broker(context: Context, command: RegisterBroker) -> Decision[int]:
-    """The broker's epoch is the offset of its registration, so a later registration always has a higher one."""
-    if command.cluster_id != context.image.cluster_id:
-        raise ApiError(
-            ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"Expected cluster ID {context.image.cluster_id}, but got cluster ID {command.cluster_id}",
-        )
-    epoch = context.next_offset
-    registration = RegisterBrokerRecord(
-        broker_id=command.broker_id,
-        incarnation_id=command.incarnation_id,
-        broker_epoch=epoch,
-        end_points=tuple(command.endpoints),
-        features=tuple(command.features),
-        rack=command.rack,
-        fenced=command.fenced,
-        log_dirs=tuple(command.log_dirs),
-    )
-    new_epochs = () if command.clean_start else tuple(_new_leader_epochs(context, command.broker_id))
-    return Decision((registration, *new_epochs), epoch)
-
-
-def _new_leader_epochs(context: Context, broker_id: int) -> Iterator[PartitionChangeRecord]:
-    for topic in context.image.topics.values():
-        for index, partition in enumerate(topic.partitions):
-            if partition.leader == broker_id:
-                yield PartitionChangeRecord(partition_id=index, topic_id=topic.id, leader=broker_id)
-
-
 def allocate_producer_ids(context: Context, command: AllocateProducerIds) -> Decision[ProducerIdBlock]:
     """The next block. Once its record is written its ids are never given out again, used or not."""
-    _check_broker_epoch(context, command.broker_id, command.broker_epoch)
+    check_broker_epoch(context, command.broker_id, command.broker_epoch)
     first = context.image.next_producer_id
     if first > _PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_SIZE:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "Exhausted all producerIds.")
@@ -94,7 +62,8 @@ def allocate_producer_ids(context: Context, command: AllocateProducerIds) -> Dec
     return Decision((record,), ProducerIdBlock(first, PRODUCER_ID_BLOCK_SIZE))
 
 
-def _check_broker_epoch(context: Context, broker_id: int, epoch: int) -> BrokerImage:
+def check_broker_epoch(context: Context, broker_id: int, epoch: int) -> BrokerImage:
+    """The broker, if it lives the life that it says."""
     broker = context.image.brokers.get(broker_id)
     if broker is None:
         raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")

@@ -169,6 +169,7 @@ class ImageBuilder:
             directories=record.directories,
             elr=record.eligible_leader_replicas,
             last_known_elr=record.last_known_elr,
+            leader_recovery_state=record.leader_recovery_state,
             adding=record.adding_replicas,
             removing=record.removing_replicas,
         )
@@ -179,13 +180,7 @@ class ImageBuilder:
         partitions = self._partitions(record.topic_id)
         if not 0 <= record.partition_id < len(partitions):
             raise CorruptLogError(f"partition {record.partition_id} of topic {record.topic_id} does not exist")
-        old = partitions[record.partition_id]
-        changes: dict[str, Any] = {
-            attribute: value for name, attribute in _CHANGEABLE.items() if (value := getattr(record, name)) is not None
-        }
-        if record.leader is not None:
-            changes["leader_epoch"] = old.leader_epoch + 1
-        partitions[record.partition_id] = replace(old, partition_epoch=old.partition_epoch + 1, **changes)
+        partitions[record.partition_id] = changed_partition(partitions[record.partition_id], record)
         self._mark_partition(record.topic_id, record.partition_id)
 
     def _mark_partition(self, topic_id: UUID, index: int) -> None:
@@ -277,16 +272,6 @@ class ImageBuilder:
         pass
 
 
-_CHANGEABLE: Final = {
-    "isr": "isr",
-    "leader": "leader",
-    "replicas": "replicas",
-    "removing_replicas": "removing",
-    "adding_replicas": "adding",
-    "directories": "directories",
-    "eligible_leader_replicas": "elr",
-    "last_known_elr": "last_known_elr",
-}
 _APPLIERS: Final[Mapping[type[Any], Callable[[ImageBuilder, Any], None]]] = {
     TopicRecord: ImageBuilder._topic,
     PartitionRecord: ImageBuilder._partition,
@@ -300,6 +285,26 @@ _APPLIERS: Final[Mapping[type[Any], Callable[[ImageBuilder, Any], None]]] = {
     FeatureLevelRecord: ImageBuilder._feature_level,
     NoOpRecord: ImageBuilder._nothing,
 }
+
+
+def changed_partition(old: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
+    """A partition after a change. Written out: a broker that fails changes thousands at once."""
+    new_leader = record.leader is not None
+    return PartitionImage(
+        replicas=old.replicas if record.replicas is None else record.replicas,
+        isr=old.isr if record.isr is None else record.isr,
+        leader=old.leader if record.leader is None else record.leader,
+        leader_epoch=old.leader_epoch + 1 if new_leader else old.leader_epoch,
+        partition_epoch=old.partition_epoch + 1,
+        directories=old.directories if record.directories is None else record.directories,
+        elr=old.elr if record.eligible_leader_replicas is None else record.eligible_leader_replicas,
+        last_known_elr=old.last_known_elr if record.last_known_elr is None else record.last_known_elr,
+        adding=old.adding if record.adding_replicas is None else record.adding_replicas,
+        removing=old.removing if record.removing_replicas is None else record.removing_replicas,
+        leader_recovery_state=(
+            old.leader_recovery_state if record.leader_recovery_state is None else record.leader_recovery_state
+        ),
+    )
 
 
 def apply(

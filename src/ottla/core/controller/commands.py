@@ -249,3 +249,5 @@ class RegisterBroker(Command[int]):
     log_dirs: Sequence[UUID] = ()
     fenced: bool = False
     clean_start: bool = True
+    previous_broker_epoch: int = -1
+    """Of the life that ended with the last clean stop; -1 after any other end. All that the wire says of the start."""

@@ -18,6 +18,7 @@ from ottla.core.controller.commands import (
     ResourceConfigs,
     ResourceOutcome,
 )
+from ottla.core.controller.config_effects import partition_changes
 from ottla.core.controller.context import Context
 from ottla.core.controller.records import ConfigRecord, Record
 from ottla.core.controller.validation import check_topic_name
@@ -82,7 +83,7 @@ def _alter(
             answers.append(ResourceOutcome(asked.type, asked.name, DONE))
         except ApiError as error:
             answers.append(ResourceOutcome(asked.type, asked.name, Outcome.of(error)))
-    return Decision(() if validate_only else tuple(records), answers)
+    return Decision(() if validate_only else (*records, *partition_changes(context, records)), answers)
 
 
 def _check_keys_once(names: Iterable[str]) -> None:

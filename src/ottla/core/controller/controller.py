@@ -16,8 +16,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from ottla.core.controller.brokers import allocate_producer_ids, register_broker, update_features
+from ottla.core.controller.balance import balance_leaders
+from ottla.core.controller.brokers import allocate_producer_ids, update_features
 from ottla.core.controller.builder import apply
+from ottla.core.controller.cluster_commands import (
+    AlterPartitions,
+    AlterReassignments,
+    AssignReplicasToDirectories,
+    BalanceLeaders,
+    BrokerHeartbeat,
+    FenceBroker,
+    ListReassignments,
+    UnregisterBroker,
+)
 from ottla.core.controller.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -34,10 +45,15 @@ from ottla.core.controller.commands import (
 )
 from ottla.core.controller.configs import alter_configs, incremental_alter_configs
 from ottla.core.controller.context import Context, with_dynamic_configs
+from ottla.core.controller.heartbeats import broker_heartbeat, fence_broker
 from ottla.core.controller.image import ImageDelta, MetadataImage
+from ottla.core.controller.in_sync import alter_partitions, assign_replicas_to_directories
 from ottla.core.controller.partitions import create_partitions, elect_leaders
+from ottla.core.controller.reassignments import alter_reassignments, list_reassignments
 from ottla.core.controller.records import Record
+from ottla.core.controller.registrations import register_broker
 from ottla.core.controller.topics import create_topics, delete_topics
+from ottla.core.controller.unregistration import unregister_broker
 from ottla.core.controller.validation import CollisionIndex
 from ottla.model.configs.definition import ResourceType
 from ottla.model.configs.resolve import BrokerConfig
@@ -52,6 +68,14 @@ _DECISIONS: Final[Mapping[type[Command[Any]], Callable[[Context, Any], Decision[
     UpdateFeatures: update_features,
     ElectLeaders: elect_leaders,
     RegisterBroker: register_broker,
+    BrokerHeartbeat: broker_heartbeat,
+    FenceBroker: fence_broker,
+    AlterPartitions: alter_partitions,
+    AssignReplicasToDirectories: assign_replicas_to_directories,
+    AlterReassignments: alter_reassignments,
+    ListReassignments: list_reassignments,
+    BalanceLeaders: balance_leaders,
+    UnregisterBroker: unregister_broker,
 }
 
 

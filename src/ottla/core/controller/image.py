@@ -52,6 +52,7 @@ class PartitionImage:
     last_known_elr: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    leader_recovery_state: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from ottla.core.controller.commands import (
     PartitionOutcome,
 )
 from ottla.core.controller.context import Context
-from ottla.core.controller.image import TopicImage
+from ottla.core.controller.elections import ElectionKind, Electorate
 from ottla.core.controller.placement import place_partitions
 from ottla.core.controller.records import NO_LEADER, PartitionChangeRecord, PartitionRecord, Record
 from ottla.core.controller.topics import DUPLICATE_NAME, TOO_MANY_PARTITIONS, existing_topic
@@ -94,13 +94,14 @@ def elect_leaders(context: Context, command: ElectLeaders) -> Decision[Election]
         return Decision(
             (), Election(unknown, [PartitionOutcome(*asked, unknown) for asked in command.partitions or ()])
         )
+    electorate = Electorate(context)
     asked_for_all = command.partitions is None
     wanted = _all_partitions(context) if command.partitions is None else command.partitions
     records: list[Record] = []
     outcomes: list[PartitionOutcome] = []
     for topic, partition in dict.fromkeys(wanted):
         try:
-            records.append(_elect(context, command.election_type, topic, partition))
+            records.append(_elect(context, electorate, command.election_type, topic, partition))
             outcomes.append(PartitionOutcome(topic, partition, DONE))
         except ApiError as error:
             if not (asked_for_all and error.code is ErrorCode.ELECTION_NOT_NEEDED):
@@ -114,38 +115,21 @@ def _all_partitions(context: Context) -> Iterator[tuple[str, int]]:
             yield name, partition
 
 
-def _elect(context: Context, election_type: int, name: str, index: int) -> PartitionChangeRecord:
+def _elect(
+    context: Context, electorate: Electorate, election_type: int, name: str, index: int
+) -> PartitionChangeRecord:
     topic = context.image.topics.get(name)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
     if not 0 <= index < len(topic.partitions):
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
     partition = topic.partitions[index]
-    if partition.leader == partition.replicas[0] or (election_type == _UNCLEAN and partition.leader != NO_LEADER):
+    preferred = election_type == _PREFERRED
+    if partition.leader == partition.replicas[0] or (not preferred and partition.leader != NO_LEADER):
         raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
-    if election_type == _PREFERRED:
-        preferred = partition.replicas[0]
-        if preferred not in partition.isr or not _active(context, preferred):
-            raise ApiError(
-                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-                "The preferred leader was not available.",
-            )
-        return PartitionChangeRecord(partition_id=index, topic_id=topic.id, leader=preferred)
-    return _elect_unclean(context, topic, index)
-
-
-def _elect_unclean(context: Context, topic: TopicImage, index: int) -> PartitionChangeRecord:
-    """Any replica that lives; one in sync if there is one. Out of sync, it is the whole ISR from now on."""
-    partition = topic.partitions[index]
-    in_sync = [broker for broker in partition.replicas if broker in partition.isr and _active(context, broker)]
-    living = in_sync or [broker for broker in partition.replicas if _active(context, broker)]
-    if not living:
-        raise ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available.")
-    return PartitionChangeRecord(
-        partition_id=index, topic_id=topic.id, leader=living[0], isr=None if in_sync else (living[0],)
-    )
-
-
-def _active(context: Context, broker_id: int) -> bool:
-    broker = context.image.brokers.get(broker_id)
-    return broker is not None and broker.active
+    record = electorate.change(topic, index, kind=ElectionKind.PREFERRED if preferred else ElectionKind.UNCLEAN)
+    if record is not None and record.leader is not None and record.leader != NO_LEADER:
+        return record
+    if preferred:
+        raise ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
+    raise ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available.")

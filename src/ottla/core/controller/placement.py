@@ -4,7 +4,7 @@ Brokers are laid in a ring in which neighbours are of different racks where that
 partitions go round the ring from a start that depends on the topic, so that single-partition topics do not all land on
 the first broker. Followers come from further round the ring, by a distance that grows with each full turn, so that the
 partitions of a failed leader fall to many brokers and not to one. A second replica in a rack is taken only when every
-rack has one.
+rack has one. A broker that is fenced or about to stop gets a replica only when there are not enough others.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def _place(
     leader = active[leader_at]
     others = [active[(leader_at + 1 + step) % len(active)] for step in range(len(active) - 1)]
     shift = turn % len(others) if others else 0
-    candidates = [*others[shift:], *others[:shift], *spare]
     chosen = [leader]
-    while len(chosen) < replication_factor:
-        racks = {broker.rack for broker in chosen}
-        fresh = (broker for broker in candidates if broker.rack is None or broker.rack not in racks)
-        found = next(fresh, None) or candidates[0]
-        candidates.remove(found)
-        chosen.append(found)
+    for candidates in ([*others[shift:], *others[:shift]], list(spare)):
+        while candidates and len(chosen) < replication_factor:
+            racks = {broker.rack for broker in chosen}
+            fresh = (broker for broker in candidates if broker.rack is None or broker.rack not in racks)
+            found = next(fresh, None) or candidates[0]
+            candidates.remove(found)
+            chosen.append(found)
     return tuple(broker.id for broker in chosen)

@@ -86,6 +86,7 @@ class PartitionRecord:
     adding_replicas: tuple[int, ...] = ()
     eligible_leader_replicas: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
+    leader_recovery_state: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,7 @@ class PartitionChangeRecord:
     directories: tuple[UUID, ...] | None = None
     eligible_leader_replicas: tuple[int, ...] | None = None
     last_known_elr: tuple[int, ...] | None = None
+    leader_recovery_state: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

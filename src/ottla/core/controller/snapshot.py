@@ -61,4 +61,5 @@ def _topic(topic: TopicImage) -> Iterator[Record]:
             adding_replicas=partition.adding,
             eligible_leader_replicas=partition.elr,
             last_known_elr=partition.last_known_elr,
+            leader_recovery_state=partition.leader_recovery_state,
         )

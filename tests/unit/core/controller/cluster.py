@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from ottla.core.controller.builder import apply
+from ottla.core.controller.cluster_commands import BrokerHeartbeat, FenceBroker, HeartbeatAnswer
 from ottla.core.controller.commands import AnswerT, Command, CreatedTopic, CreateTopics, NewTopic, RegisterBroker
 from ottla.core.controller.controller import Controller
-from ottla.core.controller.image import MetadataImage
+from ottla.core.controller.image import MetadataImage, PartitionImage
 from ottla.core.controller.records import BrokerEndpoint, Record
 from ottla.model.configs.resolve import BrokerConfig
 
@@ -33,7 +34,13 @@ class Cluster:
         return UUID(int=self._random.getrandbits(128))
 
     def register(
-        self, broker_id: int, *, rack: str | None = None, fenced: bool = False, clean_start: bool = True
+        self,
+        broker_id: int,
+        *,
+        rack: str | None = None,
+        fenced: bool = False,
+        clean_start: bool = True,
+        log_dirs: Sequence[UUID] = (),
     ) -> int:
         return self.submit(
             RegisterBroker(
@@ -42,11 +49,38 @@ class Cluster:
                 cluster_id=CLUSTER_ID,
                 endpoints=[BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9000 + broker_id, 0)],
                 rack=rack,
-                log_dirs=[UUID(int=1000 + broker_id)],
+                log_dirs=log_dirs or [UUID(int=1000 + broker_id)],
                 fenced=fenced,
                 clean_start=clean_start,
             )
         )
+
+    def heartbeat(
+        self,
+        broker_id: int,
+        *,
+        offset: int | None = None,
+        want_fence: bool = False,
+        want_shut_down: bool = False,
+        offline: Sequence[UUID] = (),
+    ) -> HeartbeatAnswer:
+        """A broker lives, and has seen all metadata unless an offset is given."""
+        return self.submit(
+            BrokerHeartbeat(
+                broker_id=broker_id,
+                broker_epoch=self.image.brokers[broker_id].epoch,
+                current_metadata_offset=self.image.offset if offset is None else offset,
+                want_fence=want_fence,
+                want_shut_down=want_shut_down,
+                offline_log_dirs=offline,
+            )
+        )
+
+    def fence(self, broker_id: int) -> bool:
+        return self.submit(FenceBroker(broker_id, self.image.brokers[broker_id].epoch))
+
+    def partition(self, topic: str = "t", index: int = 0) -> PartitionImage:
+        return self.image.topics[topic].partitions[index]
 
     @property
     def image(self) -> MetadataImage:

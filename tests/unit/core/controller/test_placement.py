@@ -66,6 +66,12 @@ def test_a_fenced_broker_may_follow_but_not_lead() -> None:
     assert all(replicas[0] != 2 and 2 in replicas for replicas in placed)
 
 
+def test_a_fenced_broker_gets_a_replica_only_where_there_are_not_enough_others() -> None:
+    known = brokers("a", "a", "b", fenced=frozenset({3}))
+    placed = place_partitions(known, first_partition=0, count=4, replication_factor=2, start=0)
+    assert all(set(replicas) == {1, 2} for replicas in placed)
+
+
 def test_without_a_living_broker_nothing_is_placed() -> None:
     with pytest.raises(ApiError, match="All brokers are currently fenced") as refused:
         place_partitions(
