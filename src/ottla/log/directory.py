@@ -15,6 +15,7 @@ Methods that write files block, and are for threads.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -44,6 +45,7 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+_MARKED_EPOCH: Final = re.compile(rb'"brokerEpoch"\s*:\s*(-?[0-9]{1,19})\b')
 
 
 class DirectoryIdentity(NamedTuple):
@@ -88,6 +90,7 @@ class LogDirectory:
         "identity",
         "log_start_offsets",
         "path",
+        "previous_broker_epoch",
         "recovery_points",
         "was_clean",
     )
@@ -101,6 +104,8 @@ class LogDirectory:
         self._lock = lock
         self.was_clean = disk.exists(f"{path}/{CLEAN_SHUTDOWN}")
         """Whether the broker before this one stopped properly."""
+        self.previous_broker_epoch = self._marked_epoch() if self.was_clean else -1
+        """The epoch in which that broker was registered, -1 if it did not say or did not stop properly."""
         found = {tp for tp, _ in self._partition_paths()}
         self.recovery_points = self._load(RECOVERY_POINTS, found)
         self.log_start_offsets = self._load(LOG_START_OFFSETS, found)
@@ -219,6 +224,14 @@ class LogDirectory:
         self._do(lambda: self._disk.sync_dir(self.path))
         return targets
 
+    def set_aside(self, tp: TopicPartition, target: str) -> None:
+        """Rename a partition to a name that nobody opens, after its offsets have left the checkpoints. Blocks."""
+        self.forget(tp)
+        self.write_checkpoints()
+        if self._disk.is_dir(self.partition_path(tp)):
+            self._disk_rename(self.partition_path(tp), target)
+            self._do(lambda: self._disk.sync_dir(self.path))
+
     def _forget_durably(self, tps: Sequence[TopicPartition]) -> None:
         for tp in tps:
             self.forget(tp)
@@ -311,6 +324,10 @@ class LogDirectory:
             return False
         return True
 
+    def _marked_epoch(self) -> int:
+        match = _MARKED_EPOCH.search(self._disk.read(f"{self.path}/{CLEAN_SHUTDOWN}"))
+        return -1 if match is None else int(match[1])
+
     def _write_clean_mark(self, broker_epoch: int) -> None:
         content = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
         self._do(lambda: self._disk.write_atomically(f"{self.path}/{CLEAN_SHUTDOWN}", content.encode()))
@@ -339,6 +356,7 @@ def _settle_identity(disk: Disk, path: str, wanted: DirectoryIdentity) -> Direct
             "node.id": str(wanted.node_id),
             "directory.id": uuid_to_base64(wanted.directory_id),
         }
+        _sync_names_above(disk, path)
         disk.write_atomically(f"{path}/{META_PROPERTIES}", encode_properties(properties))
         return wanted
     if (found.cluster_id, found.node_id) != (wanted.cluster_id, wanted.node_id):
@@ -348,3 +366,13 @@ def _settle_identity(disk: Disk, path: str, wanted: DirectoryIdentity) -> Direct
             f"not to node {wanted.node_id} of cluster {wanted.cluster_id}",
         )
     return found
+
+
+def _sync_names_above(disk: Disk, path: str) -> None:
+    """Before anything in a new directory counts, its own name does: it may have been made just now, parents and all."""
+    while path not in ("", "/"):
+        path = path.rpartition("/")[0] or "/"
+        try:
+            disk.sync_dir(path)
+        except PermissionError:
+            return  # Nor was it made by us, then.

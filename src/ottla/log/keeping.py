@@ -37,6 +37,7 @@ class KeptLog(ReadableLog):
         "flush_messages",
         "producers",
         "recovery_point",
+        "truncations",
     )
 
     def __init__(
@@ -52,6 +53,8 @@ class KeptLog(ReadableLog):
         )
         self.recovery_point = loaded.recovery_point
         """Everything below it survives a crash."""
+        self.truncations = 0
+        """How often something was cut off at the end, or everything."""
         self.producers: ProducerStates = loaded.producers
         self._snapshots: SnapshotFiles = loaded.snapshots
         self._names = DirectoryNames(disk, loaded.directory, is_new=loaded.is_new, synced=loaded.names_synced)
@@ -102,8 +105,14 @@ class KeptLog(ReadableLog):
                 with self._disk.exclusively(self.directory):
                     self.epochs.save()
 
-    def mark_flushed(self, offset: int, now_ms: int | None = None) -> None:
-        """Note on the loop that `sync_until(offset)` has returned."""
+    def mark_flushed(self, offset: int, now_ms: int | None = None, *, truncations: int | None = None) -> None:
+        """Note on the loop that `sync_until(offset)` has returned.
+
+        `truncations` is what it was before the sync, where there may have been one meanwhile: what was synced then need
+        not be what is there now.
+        """
+        if truncations is not None and truncations != self.truncations:
+            return
         self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
         if now_ms is not None:
             self._flushed_ms = now_ms

@@ -1,12 +1,12 @@
-"""The log of one partition.
+"""The log of one partition, with the leader's side of it; the follower's is in `following.py`.
 
 Theory of operation. A log is a list of segments; the last one is appended to. A batch comes in checked, gets its
 offset and its leader's epoch written into it, and goes to the end of the file in one write. It leaves as a
 `FileSlice`: the bytes go from the file to the socket and never enter Python.
 
 Threads. A log belongs to the loop. These may be called from any thread: `sync_until`, `offset_for_timestamp`,
-`offset_of_max_timestamp`, `delete_files`. They work on `segments` as it was when they began: the list is replaced,
-never changed in place.
+`offset_of_max_timestamp`, `delete_files`, and what says so itself. They work on `segments` as it was when they began:
+the list is replaced, never changed in place.
 
 What an editor must keep true:
 - `append` changes nothing before its write has succeeded; a write that ran out of space is cut back and leaves no
@@ -26,28 +26,17 @@ from uuid import UUID
 
 from ottla.log import checkpoints, names, producer_replay, recovery
 from ottla.log.disk import Disk
-from ottla.log.failures import failed, is_out_of_space, out_of_space, storage_errors
+from ottla.log.failures import storage_errors
+from ottla.log.following import FollowingLog
 from ottla.log.handles import OpenFiles
-from ottla.log.keeping import KeptLog
-from ottla.log.producer_replay import Marker
 from ottla.log.producer_state import PRODUCER_ID_EXPIRATION_MS_DEFAULT
-from ottla.log.reading import segment_index
-from ottla.log.recovery import LoadedLog, new_segment
+from ottla.log.recovery import LoadedLog
 from ottla.log.retention import expired_segments
-from ottla.log.rolling import is_old, roll_timestamp
 from ottla.log.segment import Segment
 from ottla.model.configs.resolve import TopicConfig
-from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, OttlaError
+from ottla.model.errors import ApiError, CorruptLogError, ErrorCode
 from ottla.model.ids import NO_TIMESTAMP, TopicPartition
-from ottla.wire.batch import (
-    CONTROL_BIT,
-    LENGTH_PREFIX_BYTES,
-    BatchHeader,
-    assign,
-    crc_matches,
-    iterate,
-    set_log_append_time,
-)
+from ottla.wire.batch import CONTROL_BIT, BatchHeader, set_log_append_time
 
 
 class Appended(NamedTuple):
@@ -65,10 +54,10 @@ class Appended(NamedTuple):
 _appended: Callable[[tuple[int, int, int, bool]], Appended] = partial(tuple.__new__, Appended)
 
 
-class PartitionLog(KeptLog):
+class PartitionLog(FollowingLog):
     """The log of one partition, in one directory."""
 
-    __slots__ = ("_producer_id_expiration_ms", "topic_id")
+    __slots__ = ("topic_id",)
 
     def __init__(
         self,
@@ -160,32 +149,6 @@ class PartitionLog(KeptLog):
             )
         return _appended((base_offset, last_offset, log_append_time_ms, False))
 
-    def append_as_follower(self, batches: memoryview, now_ms: int = 0) -> None:
-        """Write batches as a leader wrote them, offsets and epochs kept. One that is cut off at the end is left out."""
-        for position, header in iterate(batches):
-            batch = batches[position : position + header.size]
-            if not crc_matches(batch, header):
-                raise ApiError(
-                    ErrorCode.CORRUPT_MESSAGE, f"{self.tp}: batch {header.base_offset} does not match its CRC"
-                )
-            if header.base_offset < self.log_end_offset:
-                raise ApiError(
-                    ErrorCode.CORRUPT_MESSAGE,
-                    f"{self.tp}: batch {header.base_offset} cannot follow, the log ends at {self.log_end_offset}",
-                )
-            if header.is_control and header.producer_id >= 0:
-                self._write_marker(batch, header, producer_replay.read_marker(batch), now_ms)
-            else:
-                self._write(
-                    batch,
-                    header.base_offset,
-                    header.last_offset,
-                    header.max_timestamp,
-                    header.partition_leader_epoch,
-                    now_ms,
-                )
-            producer_replay.replay(self.producers, header, partial(bytes, batch))
-
     def _append_marker(self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
         """A transaction marker, from the transaction coordinator."""
         marker = producer_replay.read_marker(batch)
@@ -196,107 +159,6 @@ class PartitionLog(KeptLog):
         self._write_marker(batch, placed, marker, now_ms)
         producer_replay.replay(self.producers, placed, partial(bytes, batch))
         return Appended(base_offset, placed.last_offset, NO_TIMESTAMP, False)
-
-    def _write_marker(self, batch: memoryview, header: BatchHeader, marker: Marker | None, now_ms: int) -> None:
-        """Write a marker that has its place; before it the index entry of the transaction that it aborts, if any."""
-        base_offset, last_offset, leader_epoch = header.base_offset, header.last_offset, header.partition_leader_epoch
-        aborts = marker is not None and marker.aborts
-        aborted = self.producers.aborted_by(header.producer_id, base_offset) if aborts else None
-        if aborted is None:
-            self._write(batch, base_offset, last_offset, header.max_timestamp, leader_epoch, now_ms)
-            return
-        segment = self._make_room(len(batch), base_offset, last_offset, header.max_timestamp, now_ms)
-        try:
-            if segment.transactions is None:
-                self._names.changed()
-            segment.index_aborted(aborted)
-            self._write(batch, base_offset, last_offset, header.max_timestamp, leader_epoch, now_ms)
-        except (OSError, OttlaError) as error:
-            try:
-                segment.unindex_aborted(base_offset)
-            except OSError as worse:
-                raise failed(self.directory, worse) from worse
-            if isinstance(error, OSError):
-                raise self._not_written(error) from error
-            raise
-        self.last_aborted_offset = base_offset
-
-    def _write(
-        self, batch: memoryview, base_offset: int, last_offset: int, max_timestamp: int, leader_epoch: int, now_ms: int
-    ) -> None:
-        size = len(batch)
-        segment = self.active
-        if (
-            max_timestamp > segment.roll_timestamp
-            or segment.size + size > self._segment_bytes
-            or last_offset > segment.last_offset_max
-        ):
-            segment = self._make_room(size, base_offset, last_offset, max_timestamp, now_ms)
-        try:
-            assign(batch, 0, base_offset, size - LENGTH_PREFIX_BYTES, leader_epoch)
-            segment.append(batch, size, base_offset, last_offset, max_timestamp)
-        except OSError as error:
-            raise self._not_written(error) from error
-        self.log_end_offset = last_offset + 1
-        if leader_epoch != self.epochs.latest and leader_epoch >= 0:
-            self.epochs.assign(leader_epoch, base_offset)
-
-    def _make_room(self, size: int, base_offset: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
-        """The segment for a batch that may not fit the active one."""
-        self._check_open()
-        if size > self._segment_bytes:
-            raise ApiError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"the batch has {size} bytes, segment.bytes of {self.tp} is {self._segment_bytes}",
-            )
-        segment = self.active
-        if segment.size + size > self._segment_bytes or last_offset > segment.last_offset_max:
-            self._roll(base_offset, now_ms)
-        elif segment.size:
-            segment.roll_timestamp = roll_timestamp(segment, self._config)
-            if is_old(segment, self._config, max_timestamp, now_ms):
-                self._roll(base_offset, now_ms)
-        return self.active
-
-    def _not_written(self, error: OSError) -> OttlaError:
-        """What to tell after a failed write, with the file as it was before."""
-        if not is_out_of_space(error):
-            return failed(self.directory, error)
-        try:
-            self.active.cut_back()
-        except OSError as worse:
-            return failed(self.directory, worse)
-        return out_of_space(self.directory, error)
-
-    # -- segments
-
-    def roll(self, now_ms: int) -> None:
-        """Seal the active segment and begin a new one, unless it is empty."""
-        self._check_open()
-        self._roll(self.log_end_offset, now_ms)
-
-    def roll_due(self, now_ms: int) -> bool:
-        """Whether the active segment has reached `segment.ms`, for logs that nobody writes to."""
-        return is_old(self.active, self._config, now_ms, now_ms)
-
-    def _roll(self, base_offset: int, now_ms: int) -> None:
-        """Begin a segment at `base_offset`. After a failure everything is as it was."""
-        old = self.active
-        if not old.size and old.base_offset == base_offset:
-            return
-        segment = new_segment(self.directory, base_offset, self._config, self._files, now_ms=now_ms)
-        try:
-            old.seal()
-            segment.create()
-            self._snapshots.write(base_offset, self.producers.to_snapshot())
-        except OSError as error:
-            with storage_errors(self.directory):
-                segment.remove_files()
-                self._snapshots.remove([base_offset])
-            raise self._not_written(error) from error
-        old.sealed = True
-        old.rest()
-        self._set_segments([*self.segments, segment])
 
     def retention_candidates(self, now_ms: int, high_watermark: int | None = None) -> list[Segment]:
         """The oldest segments that need not be kept any longer. If that is all of them, a new one is begun first."""
@@ -313,54 +175,6 @@ class PartitionLog(KeptLog):
         if expired.needs_roll:
             self.roll(now_ms)
         return candidates
-
-    # -- going back: a follower whose log parted from its leader's
-
-    def truncate_to(self, offset: int, now_ms: int = 0) -> list[Segment]:
-        """Cut off the batch that holds `offset` and all after it; returns dropped segments for `delete_files`."""
-        if offset >= self.log_end_offset:
-            return []
-        if offset <= self.segments[0].base_offset:
-            return self.truncate_fully_and_start_at(offset, now_ms)
-        index = segment_index(self.segments, offset - 1)
-        dropped = self.segments[index + 1 :]
-        with storage_errors(self.directory):
-            self._set_segments(self.segments[: index + 1])
-            self._mark_deleted(dropped[::-1])
-            self.active.sealed = False
-            self.active.truncate_to(offset)
-            self.log_end_offset = self.active.load_tail()
-            self.config = self._config
-            self.recovery_point = min(self.recovery_point, self.log_end_offset)
-            self.last_aborted_offset = min(self.last_aborted_offset, self.log_end_offset - 1)
-            self.epochs.truncate_from_end(self.log_end_offset)
-            self._rebuild_producers(now_ms)
-        return dropped
-
-    def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> list[Segment]:
-        """Forget everything and go on at `offset`; returns the dropped segments for `delete_files`."""
-        dropped = self.segments
-        self._set_segments([new_segment(self.directory, offset, self._config, self._files, now_ms=now_ms)])
-        with storage_errors(self.directory):
-            self._mark_deleted(dropped[::-1])
-            self._snapshots.remove(self._snapshots.offsets)
-            self.active.create()
-        self.log_start_offset = self.log_end_offset = offset
-        self.recovery_point = min(self.recovery_point, offset)
-        self.last_aborted_offset = -1
-        self.epochs.clear()
-        self.producers.clear()
-        return dropped
-
-    def _rebuild_producers(self, now_ms: int) -> None:
-        producer_replay.rebuild(
-            self.producers,
-            self._snapshots,
-            self.segments,
-            log_start_offset=self.log_start_offset,
-            end_offset=self.log_end_offset,
-        )
-        self.producers.expire(now_ms, self._producer_id_expiration_ms)
 
 
 def _settle_topic_id(disk: Disk, directory: str, topic_id: UUID | None) -> UUID | None:

@@ -100,16 +100,23 @@ def rebuild(
         pass
 
 
+def state_at(
+    snapshots: SnapshotFiles, segments: Sequence[Segment], *, log_start_offset: int, end_offset: int
+) -> ProducerStates:
+    """What `rebuild` would come to, leaving everything as it is; for a log that is about to be cut."""
+    producers = ProducerStates()
+    offset, entries = snapshots.read_latest(end_offset) or (log_start_offset, [])
+    producers.load_snapshot(entries)
+    for _ in _replay_range(producers, segments, offset, end_offset):
+        pass
+    return producers
+
+
 def aborted_in_segment(
     snapshots: SnapshotFiles, segments: Sequence[Segment], segment: Segment, *, log_start_offset: int
 ) -> list[AbortedTransaction]:
     """The transaction index of one segment, from its markers. Begins with what is known of the producers before it."""
-    producers = ProducerStates()
-    offset, entries = snapshots.read_latest(segment.base_offset) or (log_start_offset, [])
-    producers.load_snapshot(entries)
-    before = _replay_range(producers, segments, offset, segment.base_offset)
-    for _ in before:
-        pass
+    producers = state_at(snapshots, segments, log_start_offset=log_start_offset, end_offset=segment.base_offset)
     aborted = []
     for completed in _replay_segment(producers, segment, segment.base_offset, None):
         if completed.aborted:

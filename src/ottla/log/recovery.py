@@ -267,9 +267,12 @@ class _Recovery:
         segment.log.get().sync()
 
     def _note(self, segment: Segment, aborted: list[AbortedTransaction], position: int, header: BatchHeader) -> None:
-        log = self._log
-        if header.partition_leader_epoch > log.epochs.latest:
-            log.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        log, epoch = self._log, header.partition_leader_epoch
+        if epoch > log.epochs.latest:
+            log.epochs.assign(epoch, header.base_offset)
+        elif 0 <= epoch < log.epochs.latest:
+            # A crash has undone a truncation, but not what was written after it.
+            raise TornBatchError(position, f"leader epoch {epoch} cannot follow epoch {log.epochs.latest}")
         if header.producer_id >= 0:
             read_batch = partial(segment.batch_at, Located(position, header))
             completed = producer_replay.replay(log.producers, header, read_batch)

@@ -28,7 +28,7 @@ from ottla.log.segment_indexes import REBUILDING, RELATIVE_OFFSET_MAX, SegmentIn
 from ottla.log.transaction_index import AbortedTransaction, TransactionIndex, encode
 from ottla.model.errors import CorruptLogError
 from ottla.model.ids import NO_TIMESTAMP
-from ottla.wire.batch import BatchHeader, read_header
+from ottla.wire.batch import LENGTH_PREFIX_BYTES, BatchHeader, read_header
 
 INDEX_INTERVAL_BYTES_DEFAULT: Final = 4096
 TAIL_BATCHES_MAX: Final = 64
@@ -79,6 +79,8 @@ class Segment:
         "_first_timestamp",
         "_indexes",
         "_max_timestamp",
+        "_synced_version",
+        "_version",
         "base_offset",
         "created_ms",
         "directory",
@@ -90,7 +92,6 @@ class Segment:
         "sealed",
         "size",
         "suffix",
-        "synced",
         "tail",
         "transactions",
     )
@@ -112,8 +113,9 @@ class Segment:
         self.created_ms = created_ms
         self.sealed = False
         """Never appended to again."""
-        self.synced = False
-        """Sealed, and every file of it is on the medium."""
+        self._version = 0
+        """Counts truncations."""
+        self._synced_version = -1
         self.tail: Tail | None = None
         self.transactions: TransactionIndex | None = None
         """None as long as there is no file: no transaction was ever aborted here."""
@@ -139,6 +141,15 @@ class Segment:
     def path(self) -> str:
         """The file of batches."""
         return self.log.path
+
+    @property
+    def synced(self) -> bool:
+        """Sealed, and every file of it is on the medium. A sync that began before a truncation does not count."""
+        return self._synced_version == self._version
+
+    @synced.setter
+    def synced(self, synced: bool) -> None:
+        self._synced_version = self._version if synced else -1
 
     # -- writing: the last segment, on the loop
 
@@ -176,6 +187,30 @@ class Segment:
         ):
             self.last_offset_max = -1
 
+    def append_run(self, batches: Bytes, headers: Sequence[BatchHeader]) -> None:
+        """Write some batches at the end, in one piece. An OSError leaves the segment as `append` would."""
+        position, log = self.size, self.log
+        log.used = True
+        (log.file or log.get()).pwrite(batches, position)
+        tail = self.tail
+        if tail is None:
+            tail = self.tail = Tail(headers[0].base_offset)
+        indexes = self._indexes or self.indexes
+        for base_offset, length, _, _, _, _, last_delta, _, max_timestamp, _, _, _, _ in headers:
+            last_offset, size = base_offset + last_delta, LENGTH_PREFIX_BYTES + length
+            tail.last_offsets.append(last_offset)
+            tail.positions.append(position)
+            if max_timestamp <= indexes.max_timestamp and indexes.bytes_since_entry <= indexes.interval_bytes:
+                indexes.bytes_since_entry += size  # What `note` would do.
+            else:
+                indexes.note(last_offset, max_timestamp, position, size)
+            position += size
+        self.size = position
+        while len(tail.positions) > TAIL_BATCHES_MAX:
+            tail.trim()
+        if indexes.offsets.count >= self.index_entries_max:
+            self.last_offset_max = -1
+
     def index_aborted(self, transaction: AbortedTransaction) -> None:
         """Write the index entry of an abort marker that is about to be appended. An OSError leaves no entry."""
         if self.transactions is None:
@@ -207,13 +242,15 @@ class Segment:
     def truncate_to(self, offset: int) -> None:
         """Drop the batch that holds `offset`, and all that follow."""
         self.tail = None
-        self.synced = False
+        self._version += 1
         located = self.locate(offset)
         if located is not None:
             self.size = located.position
             self.cut_back()
             self._first_timestamp = self._max_timestamp = None
             self.indexes.truncate_below(offset)
+            if self.indexes.offsets.count < self.index_entries_max:
+                self.last_offset_max = self.base_offset + RELATIVE_OFFSET_MAX
             if self.transactions is not None:
                 self.transactions.truncate_to(offset)
             self.load_tail()
@@ -420,9 +457,10 @@ class Segment:
 
     def sync(self) -> None:
         """Bring all files of a sealed segment to the medium. Blocks; any thread."""
+        version = self._version
         self.sync_batches()
         (self._indexes or self._new_indexes(self.suffix)).sync()
-        self.synced = True
+        self._synced_version = version
 
     def sync_batches(self) -> None:
         """Bring the batches to the medium, and which of them were aborted. Blocks; any thread."""

@@ -157,8 +157,9 @@ class MessageMeta(msgspec.StructMeta):
         versions: tuple[int, int] | None = None,
         flexible_since: int | None = None,
         tail_ignored: bool = False,
+        frozen: bool = False,
     ) -> Any:
-        cls: Any = super().__new__(mcs, name, bases, namespace, kw_only=True)
+        cls: Any = super().__new__(mcs, name, bases, namespace, kw_only=True, frozen=frozen)
         cls.__schema__ = None if versions is None else Schema(api_key, versions, flexible_since, tail_ignored)
         cls.__decoders__ = _Decoders(cls)
         cls.__encoders__ = _Encoders(cls)
@@ -183,6 +184,7 @@ class Message(msgspec.Struct, metaclass=MessageMeta):
             versions: tuple[int, int] | None = None,
             flexible_since: int | None = None,
             tail_ignored: bool = False,
+            frozen: bool = False,
         ) -> None: ...
 
 

@@ -50,10 +50,11 @@ KIO_RECORDS = {
     "VotersRecord": "voters_record",
     "ConsumerProtocolSubscription": "consumer_protocol_subscription",
     "ConsumerProtocolAssignment": "consumer_protocol_assignment",
+    "DefaultPrincipalData": "default_principal_data",
 }
 KIO_TIMES = {"transaction_start_time_ms", "retention_time_ms"}
 """Fields of 64 bits that kio makes times of, which hold less."""
-KIO_FIELD_NAMES = {"k_raft_version": "kraft_version", "k_raft_version_feature": "kraft_version_feature"}
+KIO_FIELD_NAMES = {"k_raft_version": "kraft_version", "k_raft_version_feature": "kraft_version_feature", "id_": "id", "type_": "type"}
 
 
 def message_classes() -> Iterator[type[Message]]:

@@ -15,9 +15,17 @@ from ottla.model.configs.broker_tiered import TIERED_KEYS
 from ottla.model.configs.checks import at_least, one_of
 from ottla.model.configs.declare import CLUSTER_WIDE, LONG, LONG_MAX, STRING, accepted, effective
 from ottla.model.configs.definition import ConfigDefinition
+from ottla.model.configs.quorum import cluster_id
 from ottla.model.errors import ConfigError
 
 _OTTLA_KEYS: Final = (
+    effective(
+        "cluster.id",
+        STRING,
+        None,
+        "The cluster's id, for a directory that has none yet; the same on every node. Drawn by a node that is alone.",
+        cluster_id,
+    ),
     effective(
         "ottla.record.validation",
         STRING,
@@ -29,7 +37,7 @@ _OTTLA_KEYS: Final = (
 )
 
 _DYNAMIC_ONLY: Final = (
-    accepted(
+    effective(
         "follower.replication.throttled.rate",
         LONG,
         LONG_MAX,
@@ -37,7 +45,7 @@ _DYNAMIC_ONLY: Final = (
         at_least(0),
         update=CLUSTER_WIDE,
     ),
-    accepted(
+    effective(
         "leader.replication.throttled.rate",
         LONG,
         LONG_MAX,

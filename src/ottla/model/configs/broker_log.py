@@ -126,7 +126,7 @@ LOG_KEYS: Final[tuple[ConfigDefinition, ...]] = (
         "How often forgotten producers are looked for.", at_least(1), internal=True),
     effective("producer.id.expiration.ms", INT, 86_400_000,
         "A producer that wrote nothing for this long is forgotten.", at_least(1), update=CLUSTER_WIDE),
-    accepted("unclean.leader.election.enable", BOOLEAN, False,
+    effective("unclean.leader.election.enable", BOOLEAN, False,
         "Let a replica that is out of sync become leader when no other is left; loses records.", update=CLUSTER_WIDE),
     accepted("unclean.leader.election.interval.ms", LONG, 300_000,
         "How often partitions without a leader are looked over for an unclean election.", at_least(1), internal=True),

@@ -45,7 +45,7 @@ NETWORK_KEYS: Final[tuple[ConfigDefinition, ...]] = (
         "Listeners that open before the broker is fully started.", no_empty_entries),
     effective("fetch.max.bytes", INT, 57_671_680, "Most bytes that one fetch is answered with.", at_least(1024)),
     accepted("fetch.purgatory.purge.interval.requests", INT, 1000, "Finished fetch requests kept before a purge."),
-    accepted("inter.broker.listener.name", STRING, None, "Listener that brokers use among themselves."),
+    effective("inter.broker.listener.name", STRING, None, "Listener that brokers use among themselves."),
     accepted("kafka.metrics.polling.interval.secs", INT, 10,
         "How often the reporters of kafka.metrics.reporters are polled.", at_least(1)),
     accepted("kafka.metrics.reporters", LIST, (), "Classes that report the broker's older metrics.", no_empty_entries),

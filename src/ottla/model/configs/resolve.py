@@ -11,14 +11,17 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, cast
 
 from ottla.model.configs import listeners as addresses
+from ottla.model.configs import quorum
 from ottla.model.configs.broker import BROKER_CONFIGS, check_static, find_definition
 from ottla.model.configs.definition import ConfigValue, Update
 from ottla.model.configs.listeners import Endpoint
+from ottla.model.configs.quorum import Address, Voter
 from ottla.model.configs.topic import TOPIC_CONFIGS
 from ottla.model.errors import ConfigError
 
 LONG_MAX: Final = 2**63 - 1
 _HOUR_MS: Final = 3_600_000
+_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _MINUTE_MS: Final = 60_000
 
 
@@ -56,6 +59,8 @@ class TopicConfig:
     preallocate: bool = False
     unclean_leader_election_enable: bool = False
     record_validation_full: bool = False
+    leader_replication_throttled_replicas: tuple[str, ...] = ()
+    follower_replication_throttled_replicas: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -70,6 +75,32 @@ class BrokerConfig:
     process_roles: tuple[str, ...]
     broker_rack: str | None
     controller_listener_names: tuple[str, ...]
+    cluster_id: str | None
+    auto_leader_rebalance_enable: bool
+    broker_heartbeat_interval_ms: int
+    broker_session_timeout_ms: int
+    controlled_shutdown_enable: bool
+    controller_quorum_append_linger_ms: int
+    controller_quorum_auto_join_enable: bool
+    controller_quorum_election_backoff_max_ms: int
+    controller_quorum_election_timeout_ms: int
+    controller_quorum_fetch_max_bytes: int
+    controller_quorum_fetch_snapshot_max_bytes: int
+    controller_quorum_fetch_timeout_ms: int
+    controller_quorum_request_timeout_ms: int
+    controller_quorum_retry_backoff_ms: int
+    controller_socket_timeout_ms: int
+    initial_broker_registration_timeout_ms: int
+    leader_imbalance_check_interval_seconds: int
+    num_replica_fetchers: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_lag_time_max_ms: int
+    replica_selector_class: str | None
+    replica_socket_timeout_ms: int
     num_partitions: int
     default_replication_factor: int
     auto_create_topics_enable: bool
@@ -138,6 +169,13 @@ class BrokerConfig:
 
     listeners: tuple[Endpoint, ...]
     advertised_listeners: tuple[Endpoint, ...]
+    inter_broker_listener_name: str
+    """The listener that brokers use among themselves; "" on a node that is no broker."""
+    controller_quorum_voters: tuple[Voter, ...]
+    """Empty where this node is its own only voter, or asks the bootstrap servers who the voters are."""
+    controller_quorum_bootstrap_servers: tuple[Address, ...]
+    leader_replication_throttled_rate: int
+    follower_replication_throttled_rate: int
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
     max_connections_per_ip_overrides: Mapping[str, int]
@@ -188,6 +226,8 @@ class BrokerConfig:
             _check_together(values)
         derived: dict[str, Any] = {
             **_listeners(fixed),
+            **_quorum(fixed),
+            **{name.replace(".", "_"): values.get(name, LONG_MAX) for name in _RATES},
             **_directories(fixed),
             "max_connections_per_ip_overrides": _overrides(values),
             "topic_defaults": _topic_defaults(values),
@@ -260,9 +300,21 @@ def _listeners(values: Mapping[str, ConfigValue]) -> dict[str, Any]:
         if given is None
         else addresses.parse_endpoints("advertised.listeners", _list(values, "advertised.listeners"), protocols)
     )
-    if "broker" in _list(values, "process.roles"):
+    is_broker = "broker" in _list(values, "process.roles")
+    if is_broker:
         addresses.check_advertised(advertised, listening)
-    return {"listeners": listening, "advertised_listeners": advertised}
+    return {
+        "listeners": listening,
+        "advertised_listeners": advertised,
+        "inter_broker_listener_name": quorum.inter_broker_listener(values, advertised) if is_broker else "",
+    }
+
+
+def _quorum(values: Mapping[str, ConfigValue]) -> dict[str, Any]:
+    voters = quorum.parse_voters(_list(values, "controller.quorum.voters"))
+    quorum.check_roles(values, voters)
+    servers = quorum.parse_bootstrap_servers(_list(values, "controller.quorum.bootstrap.servers"))
+    return {"controller_quorum_voters": voters, "controller_quorum_bootstrap_servers": servers}
 
 
 def _overrides(values: Mapping[str, ConfigValue]) -> Mapping[str, int]:

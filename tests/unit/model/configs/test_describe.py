@@ -52,7 +52,7 @@ def test_a_value_in_a_weaker_unit_is_shown_as_kafka_shows_it() -> None:
 
 def test_all_keys_are_shown_when_none_is_named() -> None:
     assert len(describe_topic({}, BROKER)) == len(describe_topic({}, BROKER, [])) == 34
-    assert len(describe_broker(BROKER)) == 341
+    assert len(describe_broker(BROKER)) == 342
     assert len(describe_group({}, BROKER)) == 17
     assert "internal.segment.bytes" not in {entry.name for entry in describe_topic({}, BROKER)}
 
