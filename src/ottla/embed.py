@@ -4,7 +4,8 @@
         producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap_servers})
 
 The broker runs in a thread of its own, or in a process of its own (`process=True`) where the code around it must not
-share an interpreter lock with it. Without `data` it lives in a temporary directory that goes when the server stops.
+share an interpreter lock with it. `brokers=3` is a cluster, each broker of it in a process of its own. Without `data`
+it lives in a temporary directory that goes when the server stops.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ DEFAULTS: Final[Mapping[str, object]] = {"group.initial.rebalance.delay.ms": 0}
 
 
 class Server:
-    """One broker for as long as the `with` (or `async with`) block lasts.
+    """One broker, or a cluster of them, for as long as the `with` (or `async with`) block lasts.
 
     `config` takes Kafka's own broker keys, for example `{"num.partitions": 4, "auto.create.topics.enable": False}`. One
     default is not Kafka's: the first consumer of a group does not wait three seconds for others.
@@ -58,18 +59,22 @@ class Server:
         host: str = "127.0.0.1",
         config: Mapping[str, object] | None = None,
         process: bool = False,
+        brokers: int = 1,
     ) -> None:
+        if brokers < 1:
+            raise ServerError(f"brokers={brokers}: at least one")
         self._data = None if data is None else Path(data)
         self._temporary: Path | None = None
         self._properties = {key: _as_text(value) for key, value in {**DEFAULTS, **(config or {})}.items()}
         self._address = (host, port)
-        self._process = process
+        self._process = process or brokers > 1
+        self._brokers = brokers
         self._runner: _Runner | None = None
         self._bootstrap_servers = ""
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port`, as every Kafka client takes it."""
+        """`host:port`, or several with commas between them, as every Kafka client takes it."""
         if self._runner is None:
             raise ServerError("the server is not running: use it in a `with` block, or call start() first")
         return self._bootstrap_servers
@@ -89,8 +94,11 @@ class Server:
         if self._data is None:
             self._temporary = Path(tempfile.mkdtemp(prefix="ottla-"))
         host, port = self._address
-        make = _ProcessRunner if self._process else _ThreadRunner
-        runner = make(str(self.data), host, port, self._properties)
+        runner: _Runner
+        if self._process:
+            runner = _ProcessRunner(str(self.data), host, port, self._properties, self._brokers)
+        else:
+            runner = _ThreadRunner(str(self.data), host, port, self._properties)
         try:
             self._bootstrap_servers = runner.start()
         except BaseException:
@@ -152,9 +160,9 @@ class _ThreadRunner:
             raise ServerError(f"the server did not stop within {STOP_SECONDS_MAX:.0f} s")
 
     def _run(self) -> None:
-        from ottla.broker import new_event_loop
-
         try:
+            from ottla.broker_process import new_event_loop
+
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 runner.run(self._serve())
         except BaseException as error:
@@ -179,10 +187,12 @@ class _ThreadRunner:
 
 
 class _ProcessRunner:
-    """The broker as `ottla serve` in a child process."""
+    """The broker as `ottla serve` in a child process, or several of them below one."""
 
-    def __init__(self, data: str, host: str, port: int, properties: Mapping[str, str]) -> None:
+    def __init__(self, data: str, host: str, port: int, properties: Mapping[str, str], brokers: int) -> None:
         self._command = [sys.executable, "-m", "ottla", "serve", "--data", data, "--host", host, "--port", str(port)]
+        if brokers > 1:
+            self._command += ["--brokers", str(brokers)]
         for key, value in properties.items():
             self._command += ["--set", f"{key}={value}"]
         self._child: subprocess.Popen[str] | None = None

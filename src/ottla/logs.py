@@ -47,12 +47,17 @@ _COLOURS: Final = {"debug": _DIM, "info": "\x1b[32m", "warning": "\x1b[33m", "er
 _PLAIN: Final = "\x1b[0m"
 
 
-def configure(format: Format = "console", level: str = "info") -> None:
-    """Set the log up for this process, which is a broker's own. Once, and first of all."""
+def configure(format: Format = "console", level: str = "info", *, node: str | None = None) -> None:
+    """Set the log up for this process, which is a broker's own. Once, and first of all.
+
+    `node` is said in every line, for brokers that write to one place.
+    """
     with _without_rich():
         import structlog
     threshold = LEVELS[level]
     render = render_json if format == "json" else console_renderer(colours=_wants_colours())
+    if node is not None:
+        render = _naming(node, render)
     structlog.configure(
         processors=_processors(render),
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
@@ -81,6 +86,14 @@ def configure_for_embedding() -> None:
 
 
 # Rendering
+
+
+def _naming(node: str, render: Render) -> Render:
+    def named(event: Event) -> str:
+        event["node"] = node
+        return render(event)
+
+    return named
 
 
 def render_json(event: Event) -> str:

@@ -34,6 +34,21 @@ def ottla_server(ottla_server_config: dict[str, object]) -> Iterator[Server]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def ottla_cluster_config() -> dict[str, object]:
+    """Config of each broker of `ottla_cluster`; override it in your conftest.py."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def ottla_cluster(ottla_cluster_config: dict[str, object]) -> Iterator[Server]:
+    """Three brokers for the whole test session: topics have three replicas, and two of them must have a record."""
+    from ottla.embed import Server
+
+    with Server(config=ottla_cluster_config, brokers=3) as cluster:
+        yield cluster
+
+
 @pytest.fixture
 def ottla_topic(ottla_server: Server, request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a new topic with one partition, named after the test and gone after it.

@@ -25,6 +25,7 @@ WORLD_KEEPERS = (
     "ottla.client",
     "ottla.console",
     "ottla.broker",
+    "ottla.broker_process",
     "ottla.embed",
     "ottla.pytest_plugin",
     # A process of its own, started by the runtime: nothing simulated runs in it.

@@ -18,6 +18,8 @@ CLIENT = "ottla.client"
 CONSOLE = "ottla.console"
 CLI = "ottla.cli"
 BROKER = "ottla.broker"
+BROKER_PARTS = "ottla.broker_parts"
+BROKER_PROCESS = "ottla.broker_process"
 EMBED = "ottla.embed"
 LOGS = "ottla.logs"
 VERSION = "ottla.__version__"
@@ -36,10 +38,12 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     API: (RUNTIME, CORE, WIRE, SECURITY, MODEL, VERSION),
     SERVER: (API, RUNTIME, WIRE, SECURITY, MODEL, VERSION),
     CONSOLE: (CLIENT, MODEL, VERSION),
-    CLI: (CLIENT, MODEL, WIRE, BROKER, EMBED, LOGS, VERSION),
+    CLI: (CLIENT, MODEL, WIRE, BROKER_PROCESS, EMBED, LOGS, VERSION),
+    BROKER_PARTS: ("ottla",),
     BROKER: ("ottla",),
+    BROKER_PROCESS: (BROKER, MODEL),
     LOGS: (),
-    EMBED: (BROKER, CLIENT, LOGS, MODEL),
+    EMBED: (BROKER, BROKER_PROCESS, CLIENT, LOGS, MODEL),
     "ottla.pytest_plugin": (EMBED, CLIENT, MODEL),
     "ottla.__main__": (CLI,),
     "pyspark_ottla": (CLIENT, WIRE, MODEL, VERSION),

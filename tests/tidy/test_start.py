@@ -17,7 +17,7 @@ def loaded_with(module: str) -> set[str]:
 
 
 def test_a_broker_loads_nothing_heavy() -> None:
-    assert not loaded_with("ottla.broker").intersection(HEAVY)
+    assert not loaded_with("ottla.broker_process").intersection(HEAVY)
 
 
 def test_a_client_loads_nothing_of_the_broker() -> None:

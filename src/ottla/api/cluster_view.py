@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from ottla.core.controller.elections import has_directory
 from ottla.core.controller.image import MetadataImage, PartitionImage
 from ottla.core.controller.records import NO_LEADER
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import INTERNAL_TOPICS as INTERNAL_TOPICS
+from ottla.wire.fields import CurrentLeader, NodeEndpoint
 
 
 class BrokerAddress(NamedTuple):
@@ -31,12 +33,37 @@ def broker_addresses(image: MetadataImage, listener: str, *, with_fenced: bool =
                 yield BrokerAddress(broker.id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
 
 
-def partition_error(partition: PartitionImage) -> ErrorCode:
-    return ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE
+def leader_endpoints(image: MetadataImage, listener: str, leaders: Iterable[CurrentLeader]) -> list[NodeEndpoint]:
+    """Where the leaders that an answer names are reached."""
+    wanted = {leader.leader_id for leader in leaders}
+    return [
+        NodeEndpoint(broker.node_id, broker.host, broker.port, broker.rack)
+        for broker in broker_addresses(image, listener)
+        if broker.node_id in wanted
+    ]
+
+
+class LeaderView(NamedTuple):
+    """Who leads a partition, for clients of one listener."""
+
+    leader_id: int
+    error: ErrorCode
+
+
+def leader_view(image: MetadataImage, partition: PartitionImage, listener: str) -> LeaderView:
+    """The leader, if there is one and clients of this listener can reach it; else why not."""
+    broker = image.brokers.get(partition.leader)
+    if broker is None:
+        return LeaderView(NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE)
+    if all(endpoint.name != listener for endpoint in broker.endpoints):
+        return LeaderView(NO_LEADER, ErrorCode.LISTENER_NOT_FOUND)
+    return LeaderView(partition.leader, ErrorCode.NONE)
 
 
 def offline_replicas(image: MetadataImage, partition: PartitionImage) -> list[int]:
-    """Replicas on brokers that are not there."""
+    """Replicas on brokers that are not there, or in directories that their brokers have lost."""
     return [
-        replica for replica in partition.replicas if (broker := image.brokers.get(replica)) is None or broker.fenced
+        replica
+        for replica in partition.replicas
+        if (broker := image.brokers.get(replica)) is None or broker.fenced or not has_directory(broker, partition)
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ottla.model.configs.resolve import BrokerConfig
     from ottla.runtime.appending import Appender
     from ottla.runtime.controller import ControllerDriver
+    from ottla.runtime.controller_channel import ControllerChannel
     from ottla.runtime.coordinators import Coordinators
     from ottla.runtime.fetch_sessions import FetchSessions
     from ottla.runtime.fetching import Fetches
@@ -23,10 +24,17 @@ if TYPE_CHECKING:
     from ottla.runtime.metrics import Metrics
     from ottla.runtime.partitions import PartitionTable
     from ottla.runtime.producer_ids import ProducerIds
-    from ottla.runtime.quorum import MetadataQuorum
+    from ottla.runtime.quorum import QuorumMember
     from ottla.runtime.telemetry import Telemetry
     from ottla.runtime.transaction_coordinators import TransactionCoordinators
     from ottla.runtime.world import World
+
+
+class EnvelopeDispatch(Protocol):
+    """Serves a request that another node has handed on."""
+
+    async def __call__(self, frame: bytes, *, principal: str, host: str, listener: str) -> bytes:
+        """The finished answer; ApiError if there is none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,7 +53,7 @@ class Services:
     fetches: Fetches
     maintenance: Maintenance
     controller: ControllerDriver
-    quorum: MetadataQuorum
+    quorum: QuorumMember
     sessions: FetchSessions
     producer_ids: ProducerIds
     log_directories: LogDirectories
@@ -55,6 +63,10 @@ class Services:
     groups: Coordinators[GroupRecord]
     transactions: TransactionCoordinators
     markers: MarkerWriter
+    channel: ControllerChannel | None = None
+    """The way to the active controller, wherever that is; None where it can only be here."""
+    dispatch_enveloped: EnvelopeDispatch | None = None
+    """Set by the dispatcher."""
 
 
 class RequestContext(msgspec.Struct, gc=False):

@@ -80,7 +80,7 @@ def _wanted(services: Services, request: DescribeLogDirsRequest) -> list[Partiti
     for topic in request.topics:
         for index in topic.partitions:
             try:
-                wanted.append(services.partitions.leader(topic.topic, index))
+                wanted.append(services.partitions.hosted(topic.topic, index))
             except OttlaError:
                 continue  # What is not here is left out, as Kafka does.
     return wanted

@@ -1,4 +1,4 @@
-"""DescribeProducers 0: the idempotent producers that a partition remembers."""
+"""DescribeProducers 0: the idempotent producers that a partition remembers. Every replica answers for itself."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def handle(ctx: RequestContext, request: DescribeProducersRequest) -> DescribePr
 
 def _describe(ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
     try:
-        producers = ctx.services.partitions.leader(topic, index).log.producers.active_producers()
+        producers = ctx.services.partitions.hosted(topic, index).log.producers.active_producers()
     except OttlaError as error:
         refused = refusal(ctx.services, error)
         return PartitionResponse(partition_index=index, error_code=refused.code, error_message=refused.message)

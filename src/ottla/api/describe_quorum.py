@@ -36,6 +36,12 @@ def handle(ctx: RequestContext, request: DescribeQuorumRequest) -> DescribeQuoru
     )
 
 
+def failed(_request: DescribeQuorumRequest, code: ErrorCode, message: str, version: int) -> DescribeQuorumResponse:
+    return DescribeQuorumResponse(
+        error_code=code, error_message=message if version >= DIRECTORIES_SINCE else None, topics=[]
+    )
+
+
 def _describe(ctx: RequestContext, topic: str, partition: int) -> PartitionData:
     if (topic, partition) != (METADATA_TOPIC, 0):
         return PartitionData(
@@ -71,10 +77,11 @@ def _replica(replica: Replica, *, with_directory: bool) -> ReplicaState:
 
 
 def _nodes(ctx: RequestContext) -> list[Node]:
-    return [
-        Node(
-            node_id=broker.id,
-            listeners=[Listener(name=item.name, host=item.host, port=item.port) for item in broker.endpoints],
-        )
-        for broker in ctx.services.image.brokers.values()
-    ]
+    """Where the voters listen; a sole voter whose port was chosen late is known as a broker."""
+    brokers = ctx.services.image.brokers
+    nodes = []
+    for voter_id, endpoints in ctx.services.quorum.describe().endpoints:
+        found = endpoints or (brokers[voter_id].endpoints if voter_id in brokers else ())
+        listeners = [Listener(name=item.name, host=item.host, port=item.port) for item in found]
+        nodes.append(Node(node_id=voter_id, listeners=listeners))
+    return nodes

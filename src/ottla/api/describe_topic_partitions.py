@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.cluster_view import INTERNAL_TOPICS, offline_replicas, partition_error
+from ottla.api.cluster_view import INTERNAL_TOPICS, leader_view, offline_replicas
 from ottla.core.controller.image import MetadataImage, TopicImage
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (
@@ -47,7 +47,7 @@ def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> Desc
                 topics.append(DescribeTopicPartitionsResponseTopic(name=name, error_code=error))
             continue
         end = min(start + room, len(topic.partitions))
-        topics.append(_topic(image, topic, start, end))
+        topics.append(_topic(image, topic, start, end, ctx.listener))
         room -= max(0, end - start)
         if end < len(topic.partitions):
             return DescribeTopicPartitionsResponse(
@@ -64,16 +64,17 @@ def failed(
     )
 
 
-def _topic(image: MetadataImage, topic: TopicImage, start: int, end: int) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(
-        name=topic.name,
-        topic_id=topic.id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
+def _topic(
+    image: MetadataImage, topic: TopicImage, start: int, end: int, listener: str
+) -> DescribeTopicPartitionsResponseTopic:
+    partitions = []
+    for index, partition in enumerate(topic.partitions[start:end], start):
+        leader_id, error = leader_view(image, partition, listener)
+        partitions.append(
             DescribeTopicPartitionsResponsePartition(
-                error_code=partition_error(partition),
+                error_code=error,
                 partition_index=index,
-                leader_id=partition.leader,
+                leader_id=leader_id,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=partition.replicas,
                 isr_nodes=partition.isr,
@@ -81,6 +82,7 @@ def _topic(image: MetadataImage, topic: TopicImage, start: int, end: int) -> Des
                 last_known_elr=partition.last_known_elr,
                 offline_replicas=offline_replicas(image, partition),
             )
-            for index, partition in enumerate(topic.partitions[start:end], start)
-        ],
+        )
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name, topic_id=topic.id, is_internal=topic.name in INTERNAL_TOPICS, partitions=partitions
     )

@@ -82,6 +82,8 @@ class Api:
     response: type[Message] | None = None
     error_response: ErrorResponse | None = None
     """Without it a request that fails closes its connection."""
+    forwarded: bool = False
+    """Only the active controller can answer: any other node hands the request on to it. Needs an `error_response`."""
 
     def supports(self, version: int) -> bool:
         return self.min_version <= version <= self.max_version
@@ -95,6 +97,7 @@ def declared_api(
     *,
     error_response: ErrorResponse | None = None,
     heavy: bool = False,
+    forwarded: bool = False,
 ) -> Api:
     """An entry for an API whose messages are declared: key, name and versions are those of the request."""
     schema = request.__schema__
@@ -111,4 +114,5 @@ def declared_api(
         request=request,
         response=response,
         error_response=error_response,
+        forwarded=forwarded,
     )

@@ -3,31 +3,43 @@
 Sessions as KIP-227 has them; the wait ends with `min_bytes`, with an error, or after `max_wait_ms`. The first batch
 comes whole even if it is larger than the limits. From version 13 on topics go by id. Reads are of committed offsets
 only: nothing at or above the high watermark leaves; with isolation level 1 nothing at or above the last stable offset,
-and the answer names the aborted transactions in what it holds. A follower's fetch (replica id 0 or more) is refused:
-there is no other broker yet.
+and the answer names the aborted transactions in what it holds.
+
+A follower's fetch (replica id 0 or more) reads to the log end and says what it has; one of the metadata log goes to the
+quorum (`fetch_metadata`). From version 11 on a consumer may read from a replica that does not lead; with
+`replica.selector.class` set to Kafka's RackAwareReplicaSelector the leader sends it to one in its rack. Where another
+broker leads, the answer says which (version 12), and where it is (16).
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from ottla.api import fetch_metadata
+from ottla.api.cluster_view import leader_endpoints
 from ottla.api.deferred import Deferred
 from ottla.model.chunks import Chunks
 from ottla.model.errors import ErrorCode
 from ottla.runtime.fetch_sessions import SESSION_EPOCH_FINAL, SESSION_EPOCH_INITIAL, SESSION_ID_NONE, FetchSession
 from ottla.runtime.fetching import FetchLimits
+from ottla.runtime.quorum_requests import is_metadata_fetch
 from ottla.wire import fetch as codec
-from ottla.wire.fetch_types import FetchRequest, PartitionData
+from ottla.wire.fetch_types import NODE_ENDPOINTS_SINCE, RACK_SINCE, FetchRequest, PartitionData
 from ottla.wire.fields import TopicKey
 
 if TYPE_CHECKING:
     from ottla.api.context import RequestContext
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
-def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | Deferred:
+
+def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | Deferred | Awaitable[Chunks]:
     request = codec.parse(frame, position, ctx.api_version)
+    if request.replica_id >= 0 and is_metadata_fetch(request):
+        return fetch_metadata.handle(ctx, request)
     bytes_max = min(request.max_bytes, ctx.services.config.fetch_max_bytes)
-    if request.session_epoch == SESSION_EPOCH_FINAL and request.session_id == SESSION_ID_NONE:
+    if request.session_epoch == SESSION_EPOCH_FINAL and request.session_id == SESSION_ID_NONE and not request.rack_id:
         topics = ctx.services.fetches.fetch_at_once(request, bytes_max)
         if topics is not None:
             return _encoded(ctx, ErrorCode.NONE, SESSION_ID_NONE, topics)
@@ -54,7 +66,7 @@ def _fetch(ctx: RequestContext, session: FetchSession, limits: FetchLimits) -> C
     deferred: Deferred | None = None
 
     def answer(topics: list[tuple[TopicKey, list[PartitionData]]]) -> None:
-        chunks = _encoded(ctx, ErrorCode.NONE, session.id, topics)
+        chunks = _encoded(ctx, ErrorCode.NONE, session.id, topics, with_endpoints=True)
         if deferred is None:
             answers.append(chunks)
         else:
@@ -69,22 +81,66 @@ def _fetch(ctx: RequestContext, session: FetchSession, limits: FetchLimits) -> C
 
 def _session(ctx: RequestContext, request: FetchRequest) -> FetchSession | ErrorCode:
     """The session that the request belongs to, by the rules of KIP-227."""
-    if request.replica_id >= 0:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
     sessions = ctx.services.sessions
+    if request.replica_id >= 0:
+        refused = _refusal_of_follower(ctx, request)
+        if refused is not None:
+            return refused
     epoch = request.session_epoch
     if epoch in (SESSION_EPOCH_INITIAL, SESSION_EPOCH_FINAL):
         if request.session_id != SESSION_ID_NONE:
             sessions.close(request.session_id)
-        return FetchSession() if epoch == SESSION_EPOCH_FINAL else sessions.open(ctx.services.world.clock.monotonic())
-    session = sessions.resume(request.session_id, epoch, ctx.services.world.clock.monotonic())
-    if isinstance(session, FetchSession) and session.waiting is not None:
-        # The consumer asks anew before it had its answer: the first question gets what there is.
-        session.waiting.expire()
-    return session
+        if epoch == SESSION_EPOCH_FINAL:
+            session = FetchSession()
+        else:
+            now = ctx.services.world.clock.monotonic()
+            session = sessions.open(now, is_privileged=request.replica_id >= 0)
+        _take_reader(ctx, request, session)
+        return session
+    resumed = sessions.resume(request.session_id, epoch, ctx.services.world.clock.monotonic())
+    if isinstance(resumed, FetchSession):
+        if request.replica_id != resumed.replica_id or request.replica_epoch != resumed.replica_epoch:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if resumed.waiting is not None:
+            # The consumer asks anew before it had its answer: the first question gets what there is.
+            resumed.waiting.expire()
+    return resumed
+
+
+def _take_reader(ctx: RequestContext, request: FetchRequest, session: FetchSession) -> None:
+    """Who reads with a new session, and from where."""
+    selects = ctx.services.config.replica_selector_class == RACK_AWARE_SELECTOR
+    if request.replica_id >= 0:
+        session.replica_id, session.replica_epoch = request.replica_id, request.replica_epoch
+        session.is_eager = selects
+    elif ctx.api_version >= RACK_SINCE:
+        session.reads_followers = True
+        session.rack = request.rack_id if selects else ""
+
+
+def _refusal_of_follower(ctx: RequestContext, request: FetchRequest) -> ErrorCode | None:
+    """Why a follower gets nothing at all."""
+    services = ctx.services
+    if request.cluster_id is not None and request.cluster_id != services.cluster_id:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    broker = services.image.brokers.get(request.replica_id)
+    if broker is not None and broker.epoch > request.replica_epoch:
+        return ErrorCode.STALE_BROKER_EPOCH
+    return None
 
 
 def _encoded(
-    ctx: RequestContext, error: ErrorCode, session_id: int, topics: list[tuple[TopicKey, list[PartitionData]]]
+    ctx: RequestContext,
+    error: ErrorCode,
+    session_id: int,
+    topics: list[tuple[TopicKey, list[PartitionData]]],
+    *,
+    with_endpoints: bool = False,
 ) -> Chunks:
-    return codec.encode_response(ctx.api_version, ctx.correlation_id, error, session_id, topics)
+    version = ctx.api_version
+    if with_endpoints and version >= NODE_ENDPOINTS_SINCE:
+        leaders = [data.current_leader for _, rows in topics for data in rows if data.current_leader is not None]
+        if leaders:
+            endpoints = leader_endpoints(ctx.services.image, ctx.listener, leaders)
+            return codec.encode_response(version, ctx.correlation_id, error, session_id, topics, 0, endpoints)
+    return codec.encode_response(version, ctx.correlation_id, error, session_id, topics)

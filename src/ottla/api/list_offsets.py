@@ -3,8 +3,10 @@ latest tiered.
 
 A lookup by timestamp finds the exact record: the time index leads to a batch, which is read and, where it is
 compressed, decompressed in a thread. Nothing at or above the high watermark is found, and for a reader of committed
-transactions nothing at or above the last stable offset. Without tiered storage "latest
-tiered" (-5) and "earliest pending upload" (-6) answer -1, as Kafka does.
+transactions nothing at or above the last stable offset; a follower (replica id 0 or more) sees all there is, and -2
+asks any replica, whoever leads. A new leader that does not know yet what is committed answers OFFSET_NOT_AVAILABLE,
+before version 5 LEADER_NOT_AVAILABLE: an end that it named now might go back. Without tiered storage "latest tiered"
+(-5) and "earliest pending upload" (-6) answer -1, as Kafka does.
 """
 
 from __future__ import annotations
@@ -35,6 +37,9 @@ EARLIEST_PENDING_UPLOAD = -6
 FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 READ_COMMITTED = 1
 LEADER_EPOCH_SINCE = 4
+NOT_AVAILABLE_SINCE = 5
+CONSUMER, DEBUGGER = -1, -2
+"""As replica ids: somebody who sees what is committed, and a tool that looks at one replica."""
 
 
 class Found(NamedTuple):
@@ -55,21 +60,22 @@ async def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffset
             if (topic.name, partition.partition_index) in repeated:
                 partitions.append(_refused(partition, ErrorCode.INVALID_REQUEST))
             else:
-                partitions.append(await _answer(ctx, topic.name, partition, request.isolation_level))
+                partitions.append(await _answer(ctx, topic.name, partition, request))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
 
 
 async def _answer(
-    ctx: RequestContext, topic: str, asked: ListOffsetsPartition, isolation_level: int
+    ctx: RequestContext, topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest
 ) -> ListOffsetsPartitionResponse:
     services = ctx.services
     try:
         if asked.timestamp < 0 and ctx.api_version < FIRST_VERSION.get(asked.timestamp, 0):
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-        partition = services.partitions.leader(topic, asked.partition_index)
+        find = services.partitions.hosted if request.replica_id == DEBUGGER else services.partitions.leader
+        partition = find(topic, asked.partition_index)
         partition.check_leader_epoch(asked.current_leader_epoch)
-        found = await _find(ctx, partition, asked.timestamp, isolation_level)
+        found = await _find(ctx, partition, asked.timestamp, request)
     except OttlaError as error:
         return _refused(asked, refusal(services, error).code)
     return ListOffsetsPartitionResponse(
@@ -80,10 +86,13 @@ async def _answer(
     )
 
 
-async def _find(ctx: RequestContext, partition: Partition, timestamp: int, isolation_level: int) -> Found:
+async def _find(ctx: RequestContext, partition: Partition, timestamp: int, request: ListOffsetsRequest) -> Found:
     log = partition.log
-    end = partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.high_watermark
+    is_consumer = request.replica_id == CONSUMER
+    end = _end(partition, request.isolation_level) if is_consumer else log.log_end_offset
     if timestamp == LATEST:
+        if is_consumer:
+            _check_caught_up(ctx, partition)
         return Found(end, leader_epoch=log.epochs.latest)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return Found(log.log_start_offset, leader_epoch=log.epochs.epoch_of(log.log_start_offset))
@@ -94,7 +103,23 @@ async def _find(ctx: RequestContext, partition: Partition, timestamp: int, isola
         found = await run(log.offset_of_max_timestamp)
     else:
         found = await run(log.offset_for_timestamp, timestamp, end)
-    return Found() if found is None or found[0] >= end else Found(*found)
+    if found is None or found[0] >= end:
+        if is_consumer:
+            _check_caught_up(ctx, partition)
+        return Found()
+    return Found(*found)
+
+
+def _end(partition: Partition, isolation_level: int) -> int:
+    return partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.high_watermark
+
+
+def _check_caught_up(ctx: RequestContext, partition: Partition) -> None:
+    if partition.is_catching_up:
+        code = ErrorCode.OFFSET_NOT_AVAILABLE
+        if ctx.api_version < NOT_AVAILABLE_SINCE:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+        raise ApiError(code, f"the new leader of {partition.topic_partition} waits for its followers; ask again")
 
 
 def _refused(asked: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.api.cluster_view import INTERNAL_TOPICS, broker_addresses, offline_replicas, partition_error
+from ottla.api.cluster_view import INTERNAL_TOPICS, broker_addresses, leader_view, offline_replicas
 from ottla.core.controller.commands import CreateTopics, NewTopic
 from ottla.core.controller.image import MetadataImage, TopicImage
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import ZERO_UUID
+from ottla.runtime.internal_topics import topics_arrive
+from ottla.runtime.network import PeerError
 from ottla.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -60,12 +62,20 @@ async def _create_missing(ctx: RequestContext, asked: AskedTopics) -> dict[str, 
         return {}
     new_topic = ctx.services.internal_topics.new_topic
     topics_to_create = [new_topic(name) if name in INTERNAL_TOPICS else NewTopic(name) for name in names]
-    created = await ctx.services.controller.submit(CreateTopics(topics_to_create))
-    return {
+    failures: dict[str, ErrorCode]
+    try:
+        created = await (ctx.services.channel or ctx.services.controller).submit(CreateTopics(topics_to_create))
+    except (ApiError, PeerError):
+        # No controller now. The rest of the answer is worth having, and whoever wants these asks again.
+        failures = dict.fromkeys(names, ErrorCode.LEADER_NOT_AVAILABLE)
+        return failures
+    failures = {
         topic.name: topic.outcome.code
         for topic in created
         if topic.outcome.code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
     }
+    await topics_arrive(lambda: ctx.services.image, (name for name in names if name not in failures))
+    return failures
 
 
 def _response(
@@ -75,9 +85,9 @@ def _response(
     failures: dict[str, ErrorCode],
 ) -> MetadataResponse:
     if asked is None:
-        topics = [_topic(image, topic) for topic in image.topics.values()]
+        topics = [_topic(image, topic, ctx.listener) for topic in image.topics.values()]
     else:
-        topics = [_asked_topic(image, topic, failures) for topic in asked]
+        topics = [_asked_topic(image, topic, failures, ctx.listener) for topic in asked]
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
@@ -90,35 +100,35 @@ def _response(
 
 
 def _asked_topic(
-    image: MetadataImage, asked: MetadataRequestTopic, failures: dict[str, ErrorCode]
+    image: MetadataImage, asked: MetadataRequestTopic, failures: dict[str, ErrorCode], listener: str
 ) -> MetadataResponseTopic:
     if asked.name is None or asked.topic_id != ZERO_UUID:
         found = image.topics_by_id.get(asked.topic_id)
         if found is None:
             return MetadataResponseTopic(name=None, topic_id=asked.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
-        return _topic(image, found)
+        return _topic(image, found, listener)
     found = image.topics.get(asked.name)
     if found is None:
         error = failures.get(asked.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return MetadataResponseTopic(name=asked.name, error_code=error)
-    return _topic(image, found)
+    return _topic(image, found, listener)
 
 
-def _topic(image: MetadataImage, topic: TopicImage) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
+def _topic(image: MetadataImage, topic: TopicImage, listener: str) -> MetadataResponseTopic:
+    partitions = []
+    for index, partition in enumerate(topic.partitions):
+        leader_id, error = leader_view(image, partition, listener)
+        partitions.append(
             MetadataResponsePartition(
-                error_code=partition_error(partition),
+                error_code=error,
                 partition_index=index,
-                leader_id=partition.leader,
+                leader_id=leader_id,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=partition.replicas,
                 isr_nodes=partition.isr,
                 offline_replicas=offline_replicas(image, partition),
             )
-            for index, partition in enumerate(topic.partitions)
-        ],
+        )
+    return MetadataResponseTopic(
+        name=topic.name, topic_id=topic.id, is_internal=topic.name in INTERNAL_TOPICS, partitions=partitions
     )

@@ -1,4 +1,7 @@
-"""OffsetForLeaderEpoch 2-4: where a leader epoch ended, so that a consumer notices that a log was cut back."""
+"""OffsetForLeaderEpoch 2-4: where a leader epoch ended: so readers notice that what they have was cut back here.
+
+The leader answers, consumers and followers alike, and up to the end of its log.
+"""
 
 from __future__ import annotations
 

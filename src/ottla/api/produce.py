@@ -2,17 +2,22 @@
 
 Each partition of a request stands for itself: one may be refused while the others are written. All appends are made
 before anything is answered, so order is that of arrival; an answer waits only where a topic asks for a flush or for a
-look into the records, or where a transaction's coordinator has to be asked. acks=0 gets no answer; if such a request
-fails, its connection is closed, which is the only sign that its producer can get. Message formats 0 and 1 are refused
-with UNSUPPORTED_FOR_MESSAGE_FORMAT, zstd before version 7 with UNSUPPORTED_COMPRESSION_TYPE, as Kafka does.
+look into the records, where a transaction's coordinator has to be asked, or, with acks=all, where followers are to have
+the batch (`replicated_answer`). acks=0 gets no answer; if such a request fails, its connection is closed, which is the
+only sign that its producer can get. Message formats 0 and 1 are refused with UNSUPPORTED_FOR_MESSAGE_FORMAT, zstd
+before version 7 with UNSUPPORTED_COMPRESSION_TYPE, as Kafka does. Where another broker leads, version 10 and later say
+which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ottla.api.cluster_view import leader_endpoints
+from ottla.api.deferred import Deferred
 from ottla.api.refusal import refusal
+from ottla.api.replicated_answer import HeldAnswer, ReplicatedAnswer, check_still_in_sync
 from ottla.model.chunks import Chunks
 from ottla.model.errors import ApiError, ErrorCode, OttlaError
 from ottla.runtime.appending import Appended
@@ -35,26 +40,30 @@ ADMIN_CLIENT_ID = "__admin_client"
 CODEC_BYTE = 22
 """Where the low byte of a batch's attributes is."""
 
-Outcome = bytes | ProducedPartition | Awaitable[ProducedPartition]
+Settled = bytes | ProducedPartition
+Outcome = Settled | Awaitable[Settled]
 """What became of one partition: stored and encoded already, refused, or not known yet."""
 Outcomes = list[tuple[TopicKey, list[Outcome]]]
+Unreplicated = tuple[TopicKey, list[Outcome], int, "Partition", int]
+"""A batch that followers do not have yet: topic, the topic's outcomes, its place there, partition, end offset."""
 Append = Callable[["HostedTopic", "Partition", memoryview, int], Appended | Awaitable[Appended]]
 
 
-def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | Awaitable[Chunks] | None:
+def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | Deferred | Awaitable[Chunks] | None:
     version = ctx.api_version
     request = codec.parse(frame, position, version)
     acks, topics = request.acks, request.topics
     if request.transactional_id is not None:
-        return _handle_many(ctx, acks, topics, _transactional(ctx, request.transactional_id, request).append)
+        append = _transactional(ctx, request.transactional_id, request).append
+        return _handle_many(ctx, acks, request.timeout_ms, topics, append)
     if len(topics) == 1 and len(topics[0][1]) == 1 and acks:
-        return _handle_one(ctx, acks, topics[0][0], *topics[0][1][0])
-    return _handle_many(ctx, acks, topics)
+        return _handle_one(ctx, acks, request.timeout_ms, topics[0][0], *topics[0][1][0])
+    return _handle_many(ctx, acks, request.timeout_ms, topics)
 
 
 def _handle_one(
-    ctx: RequestContext, acks: int, key: TopicKey, index: int, records: memoryview | None
-) -> Chunks | Awaitable[Chunks] | None:
+    ctx: RequestContext, acks: int, timeout_ms: int, key: TopicKey, index: int, records: memoryview | None
+) -> Chunks | Deferred | Awaitable[Chunks] | None:
     """The same as `_handle_many`, for the request that is by far the most frequent one."""
     services, version = ctx.services, ctx.api_version
     try:
@@ -62,26 +71,36 @@ def _handle_one(
         if topic.is_internal:
             _check_internal(ctx, topic)
         if records is None or acks != ACKS_LEADER or version < ZSTD_SINCE:
-            records = _checked_records(topic, acks, version, records)
+            records = _checked_records(topic, partition, acks, version, records)
         topic.counters.produce_requests += 1
         appended = services.appender.append(topic, partition, records, services.world.clock.now_ms())
     except OttlaError as error:
-        refused = _refused(services, index, error, len(records or b""))
-        return [codec.encode_response(version, ctx.correlation_id, [(key, [refused])])]
+        refused = _refused(services, key, index, error, len(records or b""))
+        return [_encoded(ctx, [(key, [refused])], failed=True)]
     if type(appended) is Appended:
         start = partition.log.log_start_offset
-        base_offset, _, append_time, _ = appended
-        return [codec.encode_one(version, ctx.correlation_id, key, index, base_offset, append_time, start)]
-    later = _append_later(services, partition, appended)  # type: ignore[arg-type]
+        base_offset, last_offset, append_time, _ = appended
+        answer = codec.encode_one(version, ctx.correlation_id, key, index, base_offset, append_time, start)
+        if partition.is_sole or acks != ACKS_ALL or partition.high_watermark > last_offset:
+            return [answer]
+        held = HeldAnswer(partition, answer, lambda error: _one_refused(ctx, key, index, error))
+        partition.when_replicated(last_offset + 1, timeout_ms if timeout_ms > 0 else 0, held)
+        return held
+    later = _append_later(services, acks, timeout_ms, key, partition, appended)  # type: ignore[arg-type]
     return _answer_later(ctx, acks, [(key, [later])])
+
+
+def _one_refused(ctx: RequestContext, key: TopicKey, index: int, error: OttlaError) -> Chunks:
+    return [_encoded(ctx, [(key, [_refused(ctx.services, key, index, error, 0)])], failed=True)]
 
 
 def _handle_many(
     ctx: RequestContext,
     acks: int,
+    timeout_ms: int,
     topics: Sequence[tuple[TopicKey, list[tuple[int, memoryview | None]]]],
     append: Append | None = None,
-) -> Chunks | Awaitable[Chunks] | None:
+) -> Chunks | Deferred | Awaitable[Chunks] | None:
     version, services = ctx.api_version, ctx.services
     leading, now_ms = services.partitions.leading, services.world.clock.now_ms()
     if append is None:
@@ -89,6 +108,7 @@ def _handle_many(
     stored, rest = codec.stored_layout(version)
     is_plain = acks == ACKS_LEADER and version >= ZSTD_SINCE
     outcomes: Outcomes = []
+    unreplicated: list[Unreplicated] = []
     waits = failed = False
     for key, partitions in topics:
         produced: list[Outcome] = []
@@ -98,23 +118,62 @@ def _handle_many(
                 if topic.is_internal:
                     _check_internal(ctx, topic)
                 if records is None or not is_plain:
-                    records = _checked_records(topic, acks, version, records)
+                    records = _checked_records(topic, partition, acks, version, records)
                 topic.counters.produce_requests += 1
                 appended = append(topic, partition, records, now_ms)
             except OttlaError as error:
-                produced.append(_refused(services, index, error, len(records or b"")))
+                produced.append(_refused(services, key, index, error, len(records or b"")))
                 failed = True
                 continue
             if type(appended) is Appended:
-                base_offset, _, append_time, _ = appended
+                base_offset, last_offset, append_time, _ = appended
+                if acks == ACKS_ALL and not partition.is_sole and partition.high_watermark <= last_offset:
+                    unreplicated.append((key, produced, len(produced), partition, last_offset + 1))
                 produced.append(stored(index, 0, base_offset, append_time, partition.log.log_start_offset, rest))
             else:
-                produced.append(_append_later(services, partition, appended))  # type: ignore[arg-type]
+                later = _append_later(services, acks, timeout_ms, key, partition, appended)  # type: ignore[arg-type]
+                produced.append(later)
                 waits = True
         outcomes.append((key, produced))
+    if unreplicated:
+        return _many_when_replicated(ctx, timeout_ms, outcomes, unreplicated, waits=waits, failed=failed)
     if waits:
         return _answer_later(ctx, acks, outcomes)
     return _answer(ctx, acks, outcomes, failed=failed)  # type: ignore[arg-type]
+
+
+def _many_when_replicated(
+    ctx: RequestContext,
+    timeout_ms: int,
+    outcomes: Outcomes,
+    unreplicated: Sequence[Unreplicated],
+    *,
+    waits: bool,
+    failed: bool,
+) -> Deferred | Awaitable[Chunks]:
+    """The answer of a request, when the in-sync followers of all its partitions caught up and all else is settled."""
+
+    def refuse(errors: Mapping[int, ApiError]) -> None:
+        for number, error in errors.items():
+            key, produced, place, partition, _ = unreplicated[number]
+            produced[place] = _refused(ctx.services, key, partition.index, error, 0)
+
+    def finish(errors: Mapping[int, ApiError]) -> Chunks:
+        refuse(errors)
+        settled: list[tuple[TopicKey, list[Settled]]] = outcomes  # type: ignore[assignment]
+        return _answer(ctx, ACKS_ALL, settled, failed=failed or bool(errors)) or []
+
+    waiting = ReplicatedAnswer(finish)
+    for _, _, _, partition, end_offset in unreplicated:
+        waiting.wait_for(partition, end_offset, timeout_ms)
+    if not waits:
+        return waiting.begin()
+
+    async def both() -> Chunks:
+        refuse(await waiting.errors())
+        return await _answer_later(ctx, ACKS_ALL, outcomes)
+
+    return both()
 
 
 def _transactional(ctx: RequestContext, transactional_id: str, request: ProduceRequest) -> TransactionalProduce:
@@ -131,11 +190,21 @@ def _transactional(ctx: RequestContext, transactional_id: str, request: ProduceR
     )
 
 
-async def _append_later(services: Services, partition: Partition, appending: Awaitable[Appended]) -> ProducedPartition:
+async def _append_later(
+    services: Services,
+    acks: int,
+    timeout_ms: int,
+    key: TopicKey,
+    partition: Partition,
+    appending: Awaitable[Appended],
+) -> ProducedPartition:
     try:
         appended = await appending
+        if acks == ACKS_ALL and not partition.is_sole:
+            await partition.replicated(appended.last_offset + 1, timeout_ms)
+            check_still_in_sync(partition)
     except OttlaError as error:
-        return _refused(services, partition.index, error, 0)
+        return _refused(services, key, partition.index, error, 0)
     start = partition.log.log_start_offset
     return ProducedPartition(partition.index, 0, appended.base_offset, appended.log_append_time_ms, start)
 
@@ -145,37 +214,48 @@ def _check_internal(ctx: RequestContext, topic: HostedTopic) -> None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
 
 
-def _checked_records(topic: HostedTopic, acks: int, version: int, records: memoryview | None) -> memoryview:
+def _checked_records(
+    topic: HostedTopic, partition: Partition, acks: int, version: int, records: memoryview | None
+) -> memoryview:
     """The records, unless the request's acks or version rule them out."""
     if records is None:
         raise ApiError(ErrorCode.INVALID_RECORD, "a produce request needs one record batch per partition")
     if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {acks}")
-    if acks == ACKS_ALL and topic.config.min_insync_replicas > 1:
-        needed = topic.config.min_insync_replicas
-        raise ApiError(
-            ErrorCode.NOT_ENOUGH_REPLICAS, f"1 replica is in sync, min.insync.replicas of {topic.name} is {needed}"
-        )
+    if acks == ACKS_ALL and not partition.is_sole:
+        partition.check_in_sync(topic.config.min_insync_replicas)
     if version < ZSTD_SINCE and len(records) > CODEC_BYTE and records[CODEC_BYTE] & CODEC_MASK == Codec.ZSTD:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {ZSTD_SINCE} or later")
     return records
 
 
-def _refused(services: Services, index: int, error: OttlaError, size: int) -> ProducedPartition:
+def _refused(services: Services, key: TopicKey, index: int, error: OttlaError, size: int) -> ProducedPartition:
     refused = refusal(services, error)
     services.metrics.produce_errors += 1
     services.metrics.bytes_rejected += size
-    return ProducedPartition(index, refused.code, error_message=refused.message)
+    leader = None
+    if refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        leader = services.partitions.current_leader(key, index)
+    return ProducedPartition(index, refused.code, error_message=refused.message, current_leader=leader)
 
 
 def _answer(
-    ctx: RequestContext, acks: int, outcomes: list[tuple[TopicKey, list[bytes | ProducedPartition]]], *, failed: bool
+    ctx: RequestContext, acks: int, outcomes: list[tuple[TopicKey, list[Settled]]], *, failed: bool
 ) -> Chunks | None:
     if acks != ACKS_NONE:
-        return [codec.encode_response(ctx.api_version, ctx.correlation_id, outcomes)]
+        return [_encoded(ctx, outcomes, failed=failed)]
     if failed:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a produce request with acks=0 failed, so its connection closes")
     return None
+
+
+def _encoded(ctx: RequestContext, outcomes: Sequence[tuple[TopicKey, Sequence[Settled]]], *, failed: bool) -> bytes:
+    version, endpoints = ctx.api_version, []
+    if failed and version >= codec.CURRENT_LEADER_SINCE:
+        refused = [item for _, produced in outcomes for item in produced if isinstance(item, ProducedPartition)]
+        leaders = [item.current_leader for item in refused if item.current_leader is not None]
+        endpoints = leader_endpoints(ctx.services.image, ctx.listener, leaders) if leaders else []
+    return codec.encode_response(version, ctx.correlation_id, outcomes, node_endpoints=endpoints)
 
 
 async def _answer_later(ctx: RequestContext, acks: int, outcomes: Outcomes) -> Chunks:

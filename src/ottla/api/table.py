@@ -2,7 +2,7 @@
 
 Dispatch, ApiVersions, permissions and docs/protocol-support.md are all read off this table. An API that is not in it
 is not served: a client that asks for it anyway loses its connection, as with Kafka. The APIs of the two coordinators
-are written down in `table_groups` and `table_transactions`.
+are written down in `table_groups` and `table_transactions`, those of several brokers in `table_cluster`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from ottla.api import (
     update_features,
 )
 from ottla.api.entry import Api, Operation, Permission, Resource, declared_api
+from ottla.api.table_cluster import CLUSTER_APIS
 from ottla.api.table_groups import GROUP_APIS
+from ottla.api.table_quorum import QUORUM_APIS
 from ottla.api.table_transactions import TRANSACTION_APIS
 from ottla.wire import fetch_types
 from ottla.wire import produce as produce_codec
@@ -105,6 +107,7 @@ APIS: Final[tuple[Api, ...]] = (
         Permission(_CLUSTER, Operation.CREATE),
         error_response=create_topics.failed,
         heavy=True,
+        forwarded=True,
     ),
     declared_api(
         DeleteTopicsRequest,
@@ -113,6 +116,7 @@ APIS: Final[tuple[Api, ...]] = (
         Permission(_TOPIC, Operation.DELETE),
         error_response=delete_topics.failed,
         heavy=True,
+        forwarded=True,
     ),
     declared_api(
         DeleteRecordsRequest, DeleteRecordsResponse, delete_records.handle, Permission(_TOPIC, Operation.DELETE)
@@ -137,6 +141,7 @@ APIS: Final[tuple[Api, ...]] = (
         alter_configs.handle,
         Permission(_CLUSTER, Operation.ALTER_CONFIGS),
         error_response=alter_configs.failed,
+        forwarded=True,
     ),
     declared_api(
         DescribeLogDirsRequest,
@@ -151,6 +156,7 @@ APIS: Final[tuple[Api, ...]] = (
         create_partitions.handle,
         Permission(_TOPIC, Operation.ALTER),
         error_response=create_partitions.failed,
+        forwarded=True,
     ),
     declared_api(
         ElectLeadersRequest,
@@ -159,6 +165,7 @@ APIS: Final[tuple[Api, ...]] = (
         Permission(_CLUSTER, Operation.ALTER),
         error_response=elect_leaders.failed,
         heavy=True,
+        forwarded=True,
     ),
     declared_api(
         IncrementalAlterConfigsRequest,
@@ -166,9 +173,15 @@ APIS: Final[tuple[Api, ...]] = (
         incremental_alter_configs.handle,
         Permission(_CLUSTER, Operation.ALTER_CONFIGS),
         error_response=incremental_alter_configs.failed,
+        forwarded=True,
     ),
     declared_api(
-        DescribeQuorumRequest, DescribeQuorumResponse, describe_quorum.handle, Permission(_CLUSTER, Operation.DESCRIBE)
+        DescribeQuorumRequest,
+        DescribeQuorumResponse,
+        describe_quorum.handle,
+        Permission(_CLUSTER, Operation.DESCRIBE),
+        error_response=describe_quorum.failed,
+        forwarded=True,
     ),
     declared_api(
         UpdateFeaturesRequest,
@@ -176,6 +189,7 @@ APIS: Final[tuple[Api, ...]] = (
         update_features.handle,
         Permission(_CLUSTER, Operation.ALTER),
         error_response=update_features.failed,
+        forwarded=True,
     ),
     declared_api(
         DescribeClusterRequest,
@@ -212,7 +226,9 @@ APIS: Final[tuple[Api, ...]] = (
         error_response=describe_topic_partitions.failed,
         heavy=True,
     ),
+    *CLUSTER_APIS,
     *GROUP_APIS,
+    *QUORUM_APIS,
     *TRANSACTION_APIS,
 )
 

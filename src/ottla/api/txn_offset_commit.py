@@ -64,7 +64,9 @@ def handle(
         return response
 
     if isinstance(verified, Awaitable):
-        return _commit_when(verified, ctx, request, offsets, with_codes)
+        # Its transaction may end meanwhile: a marker that comes before the offsets takes the permission away.
+        guard = groups.guard(request.group_id, request.producer_id, request.producer_epoch)
+        return _commit_when(verified, guard, ctx, request, offsets, with_codes)
     _check(verified)
     # In the same turn: the transaction cannot end in between.
     return then(groups.submit(request.group_id, _command(ctx, request, offsets)), with_codes)
@@ -72,12 +74,15 @@ def handle(
 
 async def _commit_when(
     verified: Awaitable[Mapping[TopicPartition, ErrorCode] | None],
+    guard: Callable[[], None],
     ctx: RequestContext,
     request: TxnOffsetCommitRequest,
     offsets: list[NewOffset],
     with_codes: Callable[[list[ErrorCode]], TxnOffsetCommitResponse],
 ) -> TxnOffsetCommitResponse:
     _check(await verified)
+    guard()
+    # In the same turn: nothing comes in between.
     answer = ctx.services.groups.submit(request.group_id, _command(ctx, request, offsets))
     return with_codes(answer if isinstance(answer, list) else await answer)
 

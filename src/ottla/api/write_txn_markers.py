@@ -61,13 +61,13 @@ def _partitions(asked: WritableTxnMarker) -> list[TopicPartition]:
 
 
 async def _write_in_turns(ctx: RequestContext, markers: Sequence[WritableTxnMarker]) -> WriteTxnMarkersResponse:
-    """One after the other, so that a coordinator that has thousands of them does not hold up the loop."""
-    results = []
+    """Append one after the other, so that thousands of them do not hold up the loop; then wait for all of them."""
+    writing: list[Results | asyncio.Future[Results]] = []
     for asked in markers:
         written = _write(ctx, asked)
-        results.append(await written if isinstance(written, Awaitable) else written)
+        writing.append(asyncio.ensure_future(written) if isinstance(written, Awaitable) else written)
         await asyncio.sleep(0)
-    return _answer(markers, results)
+    return _answer(markers, [await item if isinstance(item, asyncio.Future) else item for item in writing])
 
 
 def _answer(markers: Sequence[WritableTxnMarker], results: Sequence[Results]) -> WriteTxnMarkersResponse:

@@ -7,6 +7,9 @@ Theory of operation. The fast way is synchronous: check the header, append, done
 - the topic asks for a flush: the answer waits for the sync that covers the batch;
 - the batch begins a transaction here, and its coordinator has yet to answer (`transaction_verification`).
 
+What is appended here is in this leader's log, no more: whoever is to be told only when followers have it too, waits for
+that besides (`Partition.when_replicated`).
+
 What an editor must keep true: batches of one partition are appended in the order in which they arrived. Each batch of
 the long way waits for the one before it on its partition, whatever order the worker answers in, and once one batch of
 a partition is on the long way the next one takes it too.
@@ -93,7 +96,7 @@ class Appender:
         if permit is not None:
             permit.check()
         appended = partition.append(batch, header, now_ms)
-        if partition.high_watermark <= appended.last_offset:
+        if partition.high_watermark <= appended.last_offset and (partition.is_sole or partition.log.flush_due()):
             return self._flushed(partition, appended)
         return appended
 
@@ -141,13 +144,13 @@ class Appender:
         finally:
             if before is not None:
                 await asyncio.wait([before])
-        if topic.partitions[partition.index : partition.index + 1] != [partition]:
+        if partition.gone:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} was deleted meanwhile")
         if permit is not None:
             permit.check()
         view = memoryview(bytearray(rewritten))
         appended = partition.append(view, check(view), self._clock.now_ms())
-        if partition.high_watermark <= appended.last_offset:
+        if partition.high_watermark <= appended.last_offset and (partition.is_sole or partition.log.flush_due()):
             await self._flushing.flush(partition)
         return appended
 

@@ -20,11 +20,11 @@ from ottla.runtime.compaction_round import compact_log
 
 if TYPE_CHECKING:
     from ottla.model.configs.resolve import BrokerConfig
+    from ottla.runtime.compaction_round import CompactionWork
     from ottla.runtime.log_directories import LogDirectories
     from ottla.runtime.maintenance import Maintenance
     from ottla.runtime.partition import Partition
     from ottla.runtime.partitions import PartitionTable
-    from ottla.runtime.record_worker import RecordWorker
     from ottla.runtime.world import World
 
 log = structlog.get_logger("ottla.compaction")
@@ -53,7 +53,7 @@ class Compactor:
         table: PartitionTable,
         directories: LogDirectories,
         maintenance: Maintenance,
-        worker: RecordWorker,
+        worker: CompactionWork,
         config: Callable[[], BrokerConfig],
     ) -> None:
         self._world = world

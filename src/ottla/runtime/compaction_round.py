@@ -2,9 +2,9 @@
 
 Each group of segments is put in place as soon as the worker has finished it, while the worker writes the next one, so a
 round needs room on disk for one group and not for a second log. A group whose old segments are no longer there
-(retention took them, the partition was deleted) ends the round; what was put in place before stays.
+(retention took them, the partition was deleted, the log was cut) ends the round; what was put in place before stays.
 
-The caller sees to it that a log has one round at a time, and cancels the round before it truncates or deletes the log.
+The caller sees to it that a log has one round at a time, and cancels the round before it deletes the log.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ async def compact_log(
     When this returns, the caller advances the cleaner's checkpoint to `result.first_dirty_offset`. It raises what
     `RecordWorker.compact` raises, StorageError, or CompactionError if the log changed meanwhile.
     """
+    truncations = log.truncations
     groups: asyncio.Queue[CleanedGroup | None] = asyncio.Queue()
     working = asyncio.ensure_future(work.compact(job, groups.put_nowait))
     working.add_done_callback(lambda _: groups.put_nowait(None))
@@ -58,7 +59,7 @@ async def compact_log(
     try:
         while (group := await groups.get()) is not None:
             if group.is_changed:
-                replaced += await _put_in_place(log, job, group, disk, offload)
+                replaced += await _put_in_place(log, job, group, disk, offload, truncations)
         return Round(await working, replaced)
     finally:
         working.cancel()
@@ -67,13 +68,13 @@ async def compact_log(
 
 
 async def _put_in_place(
-    log: PartitionLog, job: CompactionJob, group: CleanedGroup, disk: Disk, offload: Offload
+    log: PartitionLog, job: CompactionJob, group: CleanedGroup, disk: Disk, offload: Offload, truncations: int
 ) -> list[Segment]:
-    if sources_in_place(log.segments, job, group) is None:
+    if log.truncations != truncations or sources_in_place(log.segments, job, group) is None:
         raise CompactionError(f"{log.tp}: segments {group.sources} changed while they were compacted")
     swaps = await offload.run(commit, disk, job.directory, [group.base_offset])
     # Asked again: the commit ran beside the loop.
-    old = sources_in_place(log.segments, job, group)
+    old = sources_in_place(log.segments, job, group) if log.truncations == truncations else None
     replaced = log.replace_segments(old, swaps) if old is not None else []
     if not replaced:
         await offload.run(_remove_swap, disk, job.directory, group.base_offset)

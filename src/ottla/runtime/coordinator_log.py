@@ -111,11 +111,7 @@ class CoordinatorLog(Generic[RecordT]):
                     f"{count} records of {partition.topic_partition} have {len(batch)} bytes together, "
                     f"max.message.bytes is {config.max_message_bytes}",
                 )
-            if config.min_insync_replicas > 1:
-                raise ApiError(
-                    ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"1 replica is in sync, min.insync.replicas of {partition.topic} is {config.min_insync_replicas}",
-                )
+            partition.check_in_sync(config.min_insync_replicas)
             if partition.gone:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"topic {partition.topic} was deleted")
             view = memoryview(batch)
@@ -130,13 +126,20 @@ class CoordinatorLog(Generic[RecordT]):
     async def _flushed(self) -> None:
         """Have everything synced that was appended, then and meanwhile; the high watermark tells who waits."""
         try:
-            while self.partition.high_watermark < self.partition.log.log_end_offset:
+            while self._is_unsynced():
                 await self._flushing.flush(self.partition)
         except OttlaError as error:
             # Who waits for the high watermark waits in vain, and is told so when the time is up.
             self._refusal(error)
         finally:
             self._flush = None
+
+    def _is_unsynced(self) -> bool:
+        """Whether something of the log does not count because it is not on disk."""
+        partition = self.partition
+        if partition.is_sole:
+            return partition.high_watermark < partition.log.log_end_offset
+        return partition.log.flush_due()
 
     def _refusal(self, error: OttlaError) -> ApiError:
         if isinstance(error, StorageError):

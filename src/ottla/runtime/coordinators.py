@@ -8,8 +8,13 @@ by `elect` and `resign`.
 A partition that nobody has written to has no files and is at work at once. The others are loaded one after another, so
 that a load takes one thread and no more than its share of the interpreter.
 
-What an editor must keep true: a load that was overtaken by `resign` or by another `elect` changes nothing any more;
-the place it works for is then not its own.
+What an editor must keep true:
+- A load that was overtaken by `resign` or by another `elect` changes nothing any more; the place it works for is then
+  not its own.
+- Where a partition has followers, a new leader epoch may mean that another broker has led it in between: what was
+  loaded before counts for nothing, and the log is read again.
+- Everything in the log is loaded, committed or not: a leader's log is what its followers will have. Answers that rest
+  on it wait for the high watermark (`coordinator_shard`).
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ import structlog
 
 from ottla.core.coordination import AnswerT, Command, Outcome, Shard
 from ottla.model.errors import ApiError, ErrorCode, OttlaError, StorageError
-from ottla.model.ids import TopicPartition
+from ottla.model.ids import NO_SEQUENCE, TopicPartition
 from ottla.runtime.coordinator_loading import Decode, QuickReplay, ShardLoading
 from ottla.runtime.coordinator_log import CoordinatorLog, Encode
 from ottla.runtime.coordinator_shard import CoordinatorShard, Effects, not_coordinator
@@ -33,6 +38,7 @@ from ottla.wire.compression import Codec
 
 if TYPE_CHECKING:
     from ottla.core.controller.image import ImageDelta, MetadataImage
+    from ottla.log.verifications import Verification
     from ottla.model.configs.resolve import BrokerConfig
     from ottla.runtime.appending import Flushing
     from ottla.runtime.partition import Partition
@@ -167,6 +173,31 @@ class Coordinators(Generic[RecordT]):
         place = places[(self.partition_for(key) if found is None else found % len(places))]
         return cast("AnswerT | Awaitable[AnswerT]", place.submit(command))
 
+    def guard(self, key: str, producer_id: int, producer_epoch: int) -> Callable[[], None]:
+        """Note that a producer's transaction is being verified for a key's partition.
+
+        What is returned is called right before the command is submitted. It raises ApiError: INVALID_TXN_STATE if a
+        marker has come since, NOT_COORDINATOR, or INVALID_PRODUCER_EPOCH.
+        """
+        partition = self._table.leading_or_none(self.topic, self.partition_for(key))
+        now_ms = self._world.clock.now_ms()
+        noted: Verification | OttlaError = not_coordinator()
+        try:
+            if partition is not None:
+                producers = partition.log.producers
+                noted = producers.begin_verification(
+                    producer_id, producer_epoch, NO_SEQUENCE, now_ms, begins_anew=False
+                )
+        except OttlaError as error:
+            noted = error
+
+        def check() -> None:
+            if partition is None or isinstance(noted, OttlaError):
+                raise noted if isinstance(noted, ApiError) else not_coordinator()
+            partition.log.producers.check_verified(producer_id, producer_epoch, NO_SEQUENCE, noted)
+
+        return check
+
     async def broadcast(self, make: Callable[[], Command[AnswerT]]) -> list[AnswerT]:
         """The answers of every coordinator here. COORDINATOR_LOAD_IN_PROGRESS while one of them is being loaded."""
         for place in self._places:
@@ -236,11 +267,15 @@ class Coordinators(Generic[RecordT]):
 
     def elect(self, index: int, leader_epoch: int) -> None:
         """This broker leads a partition, in this epoch: coordinate it."""
+        partition = self._table.leading_or_none(self.topic, index)
         place = self._places[index]
         if not isinstance(place, _Absent):
-            place.epoch = max(place.epoch, leader_epoch)
-            return
-        partition = self._table.leading_or_none(self.topic, index)
+            if leader_epoch <= place.epoch:
+                return
+            if partition is None or partition.is_sole:
+                place.epoch = leader_epoch
+                return
+            self.resign(index)
         if partition is None:
             return
         if partition.log_or_none is None and not self._has_files(partition.topic_partition):

@@ -6,6 +6,10 @@ dirty set when it was looked at and had neither data nor news, and it stays whil
 
 A fetch without a session is a session that lives for one request. It watches its partitions only while it waits.
 
+A follower's session is the same, with the log end in the place of the high watermark: an append makes its partition
+dirty and wakes its fetch; that the high watermark moved makes it dirty too, and is told with the next answer there is,
+or at once where consumers read from followers (`is_eager`).
+
 What an editor must keep true:
 - A partition that has something the consumer does not know of is dirty. Forgetting one means a consumer that hangs.
 - A partition that cannot be resolved (unknown topic, other leader) is always dirty: its error goes out each time.
@@ -49,8 +53,10 @@ class FetchedPartition:
         "fetch_offset",
         "high_watermark_sent",
         "index",
+        "is_uncounted",
         "last_fetched_epoch",
         "last_stable_offset_sent",
+        "log_start_offset",
         "log_start_offset_sent",
         "max_bytes",
         "partition",
@@ -67,6 +73,10 @@ class FetchedPartition:
         self.max_bytes = 0
         self.current_leader_epoch = -1
         self.last_fetched_epoch = -1
+        self.log_start_offset = -1
+        """Where a follower's own log starts."""
+        self.is_uncounted = False
+        """A follower has said where it is, and the leader has not taken that into account yet."""
         self.high_watermark_sent = -1
         self.last_stable_offset_sent = -1
         self.log_start_offset_sent = -1
@@ -78,18 +88,31 @@ class FetchedPartition:
         if session.waiting is not None:
             session.waiting.wake()
 
+    def partition_committed(self) -> None:
+        """A follower's: the high watermark moved."""
+        session = self.session
+        session.dirty[self] = None
+        if session.is_eager and session.waiting is not None:
+            session.waiting.wake()
+
     def partition_gone(self) -> None:
-        """The partition is hosted here no longer: look it up again, which gives the error to answer with."""
+        """The partition is not what it was here: look it up again, which gives the error to answer with."""
         self.partition = None
         self.partition_changed()
 
     def watch(self) -> None:
         if self.partition is not None:
-            self.partition.watch(self)
+            if self.session.replica_id >= 0:
+                self.partition.watch_end(self)
+            else:
+                self.partition.watch(self)
 
     def unwatch(self) -> None:
         if self.partition is not None:
-            self.partition.unwatch(self)
+            if self.session.replica_id >= 0:
+                self.partition.unwatch_end(self)
+            else:
+                self.partition.unwatch(self)
             self.partition = None
 
     def has_news(self, high_watermark: int, last_stable_offset: int, log_start_offset: int) -> bool:
@@ -100,6 +123,12 @@ class FetchedPartition:
             or last_stable_offset != self.last_stable_offset_sent
         )
 
+    def is_behind(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether a follower should learn at once where the log starts, or what is committed, by now."""
+        if self.log_start_offset_sent not in (-1, log_start_offset):
+            return True
+        return self.session.is_eager and high_watermark > self.high_watermark_sent
+
     def told(self, high_watermark: int, last_stable_offset: int, log_start_offset: int) -> None:
         self.high_watermark_sent = high_watermark
         self.last_stable_offset_sent = last_stable_offset
@@ -107,9 +136,21 @@ class FetchedPartition:
 
 
 class FetchSession:
-    """What one consumer fetches. `id` 0 means that it lives for one request."""
+    """What one consumer or follower fetches. `id` 0 means that it lives for one request."""
 
-    __slots__ = ("dirty", "epoch", "id", "partitions", "used_at", "waiting")
+    __slots__ = (
+        "dirty",
+        "epoch",
+        "id",
+        "is_eager",
+        "partitions",
+        "rack",
+        "reads_followers",
+        "replica_epoch",
+        "replica_id",
+        "used_at",
+        "waiting",
+    )
 
     def __init__(self, session_id: int = SESSION_ID_NONE) -> None:
         self.id = session_id
@@ -119,6 +160,14 @@ class FetchSession:
         """In the order in which they get their turn: who got data goes to the end."""
         self.waiting: Waiting | None = None
         self.used_at = 0.0
+        self.replica_id = -1
+        """The follower that fetches, and the broker epoch it lives in; -1 for a consumer."""
+        self.replica_epoch = -1
+        self.is_eager = False
+        self.reads_followers = False
+        """A consumer that knows that it may read from a replica that does not lead."""
+        self.rack = ""
+        """Where the consumer is, if it is to be sent to a replica nearby."""
 
     def update(
         self,
@@ -126,8 +175,8 @@ class FetchSession:
         partitions: Iterable[tuple[int, int, int, int, int, int]],
     ) -> None:
         """Take over what a request says of a topic: tuples as `wire.fetch` parses them."""
-        known = self.partitions
-        for index, current_leader_epoch, fetch_offset, last_fetched_epoch, _log_start_offset, max_bytes in partitions:
+        known, is_follower = self.partitions, self.replica_id >= 0
+        for index, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, max_bytes in partitions:
             fetched = known.get((topic, index))
             if fetched is None:
                 fetched = known[(topic, index)] = FetchedPartition(self, topic, index)
@@ -135,6 +184,9 @@ class FetchSession:
             fetched.fetch_offset = fetch_offset
             fetched.last_fetched_epoch = last_fetched_epoch
             fetched.max_bytes = max_bytes
+            if is_follower:
+                fetched.log_start_offset = log_start_offset
+                fetched.is_uncounted = True
             self.dirty[fetched] = None
 
     def forget(self, topic: TopicKey, indexes: Iterable[int]) -> None:
@@ -177,9 +229,14 @@ class FetchSessions:
     def partitions_cached(self) -> int:
         return sum(len(session.partitions) for session in self._sessions.values())
 
-    def open(self, now: float) -> FetchSession:
-        """A session for a full fetch that asks for one; without an id when there is no room."""
-        if len(self._sessions) >= self.slots_max and not self._evict(now):
+    def open(self, now: float, *, is_privileged: bool = False) -> FetchSession:
+        """A session for a full fetch that asks for one; without an id when there is no room.
+
+        A follower's takes the place of any other: without sessions followers cost most.
+        """
+        if len(self._sessions) >= self.slots_max and not self._evict(
+            now, 0 if is_privileged else self._idle_seconds_min
+        ):
             return FetchSession()
         session_id = self._rng.randrange(1, 2**31)
         while session_id in self._sessions:
@@ -210,9 +267,9 @@ class FetchSessions:
     def _epoch_after(epoch: int) -> int:
         return 1 if epoch == SESSION_EPOCH_MAX else epoch + 1
 
-    def _evict(self, now: float) -> bool:
+    def _evict(self, now: float, idle_seconds_min: float) -> bool:
         session_id, session = next(iter(self._sessions.items()), (SESSION_ID_NONE, None))
-        if session is None or session.waiting is not None or now - session.used_at < self._idle_seconds_min:
+        if session is None or session.waiting is not None or now - session.used_at < idle_seconds_min:
             return False
         self.evictions += 1
         self.close(session_id)

@@ -1,4 +1,4 @@
-"""Reading for consumers: what a fetch gets now, and the fetches that wait for more.
+"""Reading for consumers and followers: what a fetch gets now, and the fetches that wait for more.
 
 Theory of operation. `Fetches.fetch` collects from the dirty partitions of a session. With enough bytes, an error or
 no time to wait the answer leaves at once. Else the fetch waits: its partitions wake the session, and all sessions
@@ -7,6 +7,9 @@ has left.
 
 A reader of committed transactions gets nothing at or above the last stable offset. That one moves only when the high
 watermark does, so the same watchers wake such a fetch, and what comes above it does not end its wait.
+
+A follower reads to the log end (`follower_reading`). What it asks for says what it has, which moves the high watermark
+and thereby completes whoever waits for that, before the follower's own answer is made.
 
 What an editor must keep true:
 - At most one fetch waits on a session. A second one on the same session answers the first with what there is.
@@ -25,7 +28,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.model.chunks import FileSlice
 from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, OttlaError, StorageError
 from ottla.runtime.fetch_sessions import FetchedPartition, FetchSession, TopicKey
-from ottla.wire.fetch_types import EpochEndOffset, FetchRequest, PartitionData
+from ottla.runtime.follower_reading import closest_replica, divergence, follower_data
+from ottla.wire.fetch_types import FetchRequest, PartitionData
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from ottla.runtime.partitions import PartitionTable
 
 READ_COMMITTED = 1
+_LED_ELSEWHERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 _NO_RECORDS: Final = (-1, None, None, None, None)
 # What calling the class does, without a Python frame.
@@ -102,25 +107,29 @@ class WaitingFetch:
 class Collected:
     """What a look at the dirty partitions of a session gave."""
 
-    __slots__ = ("_committed", "_only_changes", "_rows", "_session", "bytes", "has_error")
+    __slots__ = ("_committed", "_is_follower", "_only_changes", "_rows", "_session", "bytes", "is_urgent")
 
     def __init__(self, session: FetchSession, limits: FetchLimits) -> None:
         self.bytes = 0
-        self.has_error = False
+        self.is_urgent = False
+        """There is something that no reader should wait for: an error, or that it has to go elsewhere or back."""
         self._session = session
+        self._is_follower = session.replica_id >= 0
         self._only_changes = limits.only_changes
         self._committed = limits.isolation_level == READ_COMMITTED
         self._rows: list[tuple[FetchedPartition, PartitionData]] = []
 
     def is_enough(self, limits: FetchLimits) -> bool:
-        return self.has_error or self.bytes >= limits.bytes_min
+        return self.is_urgent or self.bytes >= limits.bytes_min
 
     def add(self, fetched: FetchedPartition, data: PartitionData) -> None:
         self._rows.append((fetched, data))
-        if data.error_code:
-            self.has_error = True
-        elif data.records is not None:
+        if data.records is not None:
             self.bytes += data.records.length if isinstance(data.records, FileSlice) else len(data.records)
+        elif data.error_code or data.diverging_epoch is not None or data.preferred_read_replica >= 0:
+            self.is_urgent = True
+        if self._is_follower and fetched.is_behind(data.high_watermark, data.log_start_offset):
+            self.is_urgent = True
 
     def settle(self) -> list[tuple[TopicKey, list[PartitionData]]]:
         """Take the look for the answer: remember what the consumer is told, and whose turn is next."""
@@ -132,8 +141,7 @@ class Collected:
             else:
                 news = fetched.has_news(data.high_watermark, data.last_stable_offset, data.log_start_offset)
                 if data.records is None and data.diverging_epoch is None:
-                    limit = data.last_stable_offset if self._committed else data.high_watermark
-                    if fetched.fetch_offset >= limit:
+                    if fetched.fetch_offset >= self._limit(fetched, data):
                         # Else there was no room for its data: it keeps its turn, before those that got some.
                         dirty.pop(fetched, None)
                     if self._only_changes and not news:
@@ -149,6 +157,13 @@ class Collected:
                     counters.bytes_out += data.records.length
             topics.setdefault(fetched.topic, []).append(data)
         return list(topics.items())
+
+    def _limit(self, fetched: FetchedPartition, data: PartitionData) -> int:
+        """Where there is nothing more to read for this reader."""
+        if self._is_follower:
+            log = None if fetched.partition is None else fetched.partition.log_or_none
+            return 0 if log is None else log.log_end_offset
+        return data.last_stable_offset if self._committed else data.high_watermark
 
 
 class Fetches:
@@ -255,12 +270,19 @@ class Fetches:
         try:
             partition = fetched.partition
             if partition is None:
-                partition = fetched.partition = self._table.leader(fetched.topic, fetched.index)
+                find = self._table.hosted if fetched.session.reads_followers else self._table.leader
+                partition = fetched.partition = find(fetched.topic, fetched.index)
                 if fetched.session.id:
                     fetched.watch()
+            if fetched.session.replica_id >= 0:
+                now_ms = self._table.neighbours.now_ms()
+                return follower_data(fetched, partition, room, now_ms, at_least_one=at_least_one)
             return _partition_data(fetched, partition, room, limits.isolation_level, at_least_one=at_least_one)
         except ApiError as error:
             fetched.unwatch()
+            if error.code in _LED_ELSEWHERE:
+                leader = self._table.current_leader(fetched.topic, fetched.index)
+                return PartitionData(fetched.index, error.code, current_leader=leader)
             return _error_data(fetched.index, error.code)
         except StorageError as error:
             fetched.unwatch()
@@ -280,7 +302,7 @@ def _partition_data(
     if log.producers.first_unstable_offset is not None:
         last_stable_offset = partition.last_stable_offset
     if fetched.last_fetched_epoch >= 0:
-        diverging = _divergence(fetched, partition)
+        diverging = divergence(fetched, log)
         if diverging is not None:
             return PartitionData(
                 fetched.index,
@@ -290,6 +312,11 @@ def _partition_data(
                 log.log_start_offset,
                 diverging_epoch=diverging,
             )
+    if fetched.session.rack and partition.replication is not None:
+        closest = closest_replica(fetched.session.rack, fetched.fetch_offset, partition)
+        if closest >= 0:
+            start = log.log_start_offset
+            return PartitionData(fetched.index, 0, high_watermark, last_stable_offset, start, None, closest)
     limit = last_stable_offset if isolation_level == READ_COMMITTED else high_watermark
     max_bytes = fetched.max_bytes if fetched.max_bytes < room else room
     records = log.read(fetched.fetch_offset, max_bytes, limit, at_least_one)
@@ -305,14 +332,6 @@ def _aborted(log: PartitionLog, records: FileSlice, fetch_offset: int, limit: in
     """What a reader of the records has to leave out: producers, and from which offset on."""
     aborted = log.aborted_in(records, fetch_offset, limit)
     return [(transaction.producer_id, transaction.first_offset) for transaction in aborted]
-
-
-def _divergence(fetched: FetchedPartition, partition: Partition) -> EpochEndOffset | None:
-    """Where this log parted from what the fetcher has, if it did."""
-    epoch, end_offset = partition.log.epochs.end_offset_for(fetched.last_fetched_epoch, partition.log.log_end_offset)
-    if epoch < fetched.last_fetched_epoch or end_offset < fetched.fetch_offset:
-        return EpochEndOffset(epoch, end_offset)
-    return None
 
 
 def _error_data(index: int, error: ErrorCode) -> PartitionData:

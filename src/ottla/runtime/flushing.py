@@ -28,17 +28,26 @@ class Flushes:
         self._running: dict[Partition, asyncio.Future[None]] = {}
 
     async def flush(self, partition: Partition) -> None:
-        """Return when everything that the log holds now is on the medium, and readable."""
+        """Return when everything that the log holds now is on the medium, and counts as such; or has been cut off."""
         wanted = partition.log.log_end_offset
-        while partition.high_watermark < wanted or partition.log.recovery_point < wanted:
-            running = self._running.get(partition)
-            if running is None:
-                running = self._running[partition] = asyncio.ensure_future(self._sync(partition))
-            await asyncio.shield(running)
+        while partition.log.recovery_point < min(wanted, partition.log.log_end_offset) or (
+            partition.is_sole and partition.high_watermark < wanted
+        ):
+            await asyncio.shield(self._running.get(partition) or self._begin(partition))
+
+    def begin(self, partition: Partition) -> None:
+        """Sync what the log holds now; nobody waits for it here."""
+        if partition not in self._running:
+            # Whoever is to hear of a failure has heard of it by `on_failure`.
+            self._begin(partition).add_done_callback(lambda sync: sync.cancelled() or sync.exception())
+
+    def _begin(self, partition: Partition) -> asyncio.Future[None]:
+        sync = self._running[partition] = asyncio.ensure_future(self._sync(partition))
+        return sync
 
     async def _sync(self, partition: Partition) -> None:
         log = partition.log
-        target = log.log_end_offset
+        target, truncations = log.log_end_offset, log.truncations
         try:
             await self._world.offload.run(log.sync_until, target)
         except StorageError as error:
@@ -46,5 +55,5 @@ class Flushes:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         finally:
             del self._running[partition]
-        log.mark_flushed(target, self._world.clock.now_ms())
+        log.mark_flushed(target, self._world.clock.now_ms(), truncations=truncations)
         partition.advance(target)

@@ -9,7 +9,8 @@ What an editor must keep true:
 - A partition that may lie in a directory that could not be opened is never begun anew elsewhere: that would look like
   data loss to its users, and be one when the directory comes back. So what the metadata knew at start is lost, not
   new.
-- The checkpoint files of a directory are written by one at a time (`_checkpoint_locks`).
+- The checkpoint files of a directory are written by one at a time (`OffsetCheckpoints.turn`).
+- A log that is corrupt is begun anew only where others have what it had (`renew`), and what was there is kept aside.
 - A name that is being deleted is not opened again before its directory is renamed away.
 """
 
@@ -23,11 +24,12 @@ from uuid import UUID
 import structlog
 
 from ottla.log.cleaner_checkpoint import CleanerCheckpoint
-from ottla.log.directory import LogDirectory, read_identity
+from ottla.log.directory import FoundPartition, LogDirectory, read_identity
 from ottla.log.handles import OpenFiles
 from ottla.log.partition_log import PartitionLog
-from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, OttlaError, StorageError
+from ottla.model.errors import ApiError, ConfigError, CorruptLogError, ErrorCode, OttlaError, StorageError
 from ottla.model.ids import METADATA_TOPIC, TopicPartition, uuid_to_base64
+from ottla.runtime.offset_checkpoints import OffsetCheckpoints
 
 if TYPE_CHECKING:
     from ottla.core.controller.image import MetadataImage
@@ -45,7 +47,6 @@ class LogDirectories:
     """All of `log.dirs`."""
 
     __slots__ = (
-        "_checkpoint_locks",
         "_cleaner_checkpoints",
         "_corrupt",
         "_counts",
@@ -56,6 +57,8 @@ class LogDirectories:
         "_places",
         "_removals",
         "_world",
+        "broker_epoch",
+        "checkpoints",
         "cluster_id",
         "files",
         "online",
@@ -69,6 +72,8 @@ class LogDirectories:
         self.files = files
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.cluster_id = ""
+        self.broker_epoch = -1
+        """The epoch in which this broker is registered; a clean stop leaves it for the next start."""
         self.online: list[LogDirectory] = []
         """Those that were opened; one that failed later is still here, with its `failure` set."""
         self.unopened: dict[str, str] = {}
@@ -81,7 +86,7 @@ class LogDirectories:
         self._corrupt: dict[TopicPartition, str] = {}
         self._deleting: dict[TopicPartition, asyncio.Future[list[str]]] = {}
         self._removals: set[asyncio.Future[None]] = set()
-        self._checkpoint_locks: dict[LogDirectory, asyncio.Lock] = {}
+        self.checkpoints = OffsetCheckpoints(world, self._places.get)
         self._cleaner_checkpoints: dict[LogDirectory, CleanerCheckpoint] = {}
 
     def open(self, config: BrokerConfig) -> None:
@@ -90,7 +95,7 @@ class LogDirectories:
         StorageError if another broker holds one, if the metadata log's cannot be had, or if there is none.
         """
         disk = self._world.disk
-        self.cluster_id = self._find_cluster_id(config) or uuid_to_base64(self._world.new_uuid())
+        self.cluster_id = self._settle_cluster_id(config)
         for path in dict.fromkeys((*config.log_dirs, config.metadata_log_dir)):
             try:
                 directory = LogDirectory.open(
@@ -110,18 +115,46 @@ class LogDirectories:
             self.online.append(directory)
             if path in config.log_dirs:
                 self._counts[directory] = 0
-            self._checkpoint_locks[directory] = asyncio.Lock()
             self._cleaner_checkpoints[directory] = CleanerCheckpoint(disk, directory.path)
 
-    def _find_cluster_id(self, config: BrokerConfig) -> str | None:
-        for path in config.log_dirs:
+    def _settle_cluster_id(self, config: BrokerConfig) -> str:
+        """The cluster that the directories belong to, or the one they are to belong to from now on."""
+        found, told = self._find_cluster_id(config), config.cluster_id
+        if found is None:
+            alone = not config.controller_quorum_bootstrap_servers and all(
+                voter.node_id == config.node_id for voter in config.controller_quorum_voters
+            )
+            if told is None and not alone:
+                raise ConfigError(
+                    "cluster.id: an empty data directory of a node that is not alone cannot tell its cluster. Make an "
+                    "id with `ottla cluster new-id` and set it on every node; a node that joins takes that of the "
+                    "others (`ottla cluster info` shows it)"
+                )
+            return told or uuid_to_base64(self._world.new_uuid())
+        path, cluster_id = found
+        if told is not None and told != cluster_id:
+            raise StorageError(
+                path,
+                f"belongs to cluster {cluster_id}, and cluster.id says {told}. Set cluster.id to that, or give this "
+                "node another data directory",
+            )
+        return cluster_id
+
+    def _find_cluster_id(self, config: BrokerConfig) -> tuple[str, str] | None:
+        for path in dict.fromkeys((*config.log_dirs, config.metadata_log_dir)):
             try:
                 identity = read_identity(self._world.disk, path)
             except OSError:
                 continue
             if identity is not None:
-                return identity.cluster_id
+                return path, identity.cluster_id
         return None
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The epoch of the broker that stopped properly here; -1 if none did, or if the directories disagree."""
+        epochs = dict.fromkeys(directory.previous_broker_epoch for directory in self.online)
+        return next(iter(epochs)) if len(epochs) == 1 else -1
 
     @property
     def was_clean(self) -> bool:
@@ -145,8 +178,7 @@ class LogDirectories:
                 if found.tp.topic == METADATA_TOPIC:
                     directory.forget(found.tp)  # The quorum opens and repairs its own.
                     continue
-                topic = image.topics.get(found.tp.topic)
-                if topic is None or found.topic_id not in (None, topic.id):
+                if not _belongs_here(image, found, directory.identity.node_id):
                     self._set_aside(directory, found.tp, found.path)
                 elif directory in self._counts:
                     self._place(found.tp, directory)
@@ -156,7 +188,7 @@ class LogDirectories:
         target = f"{path}.{self._world.new_uuid().hex}{STRAY_SUFFIX}"
         directory.forget(tp)
         self._world.disk.rename(path, target)
-        log.warning("no topic owns this directory, so it was renamed", directory=path, renamed_to=target)
+        log.warning("no partition of this broker owns this directory", directory=path, renamed_to=target)
 
     async def recover(self, table: PartitionTable, threads_max: int) -> int:
         """After an unclean stop: open and repair every log before anybody asks for it. Returns how many."""
@@ -207,6 +239,24 @@ class LogDirectories:
         self._corrupt[partition.topic_partition] = reason
         partition.log_or_none = None
         partition.changed()
+
+    async def renew(self, partition: Partition) -> None:
+        """Keep the directory of a corrupt log aside, and let the partition begin anew in its place.
+
+        For a replica that neither leads nor is in sync: everything that was in it is on others.
+        """
+        tp = partition.topic_partition
+        directory = self._places.get(tp)
+        if directory is not None:
+            partition.log_or_none = None
+            target = f"{directory.partition_path(tp)}.{self._world.new_uuid().hex}{STRAY_SUFFIX}"
+            async with self.checkpoints.turn(directory):
+                await self._world.offload.run(directory.set_aside, tp, target)
+            log.warning("a corrupt log was put aside, it is fetched anew", partition=str(tp), renamed_to=target)
+        self._corrupt.pop(tp, None)
+
+    def is_corrupt(self, tp: TopicPartition) -> bool:
+        return tp in self._corrupt
 
     def directory_of(self, tp: TopicPartition) -> LogDirectory | None:
         return self._places.get(tp)
@@ -266,7 +316,7 @@ class LogDirectories:
         self, directory: LogDirectory, logs: Sequence[tuple[TopicPartition, PartitionLog | None]]
     ) -> list[str]:
         try:
-            async with self._checkpoint_locks[directory]:
+            async with self.checkpoints.turn(directory):
                 return await self._world.offload.run(directory.begin_deletions, logs, self._world.new_uuid)
         except StorageError as error:
             self._on_failure(error)
@@ -292,39 +342,11 @@ class LogDirectories:
 
     async def checkpoint(self, partitions: Iterable[Partition]) -> None:
         """Store recovery points and log starts of the partitions that are open."""
-        recovery_points: dict[LogDirectory, dict[TopicPartition, int]] = {}
-        log_starts: dict[LogDirectory, dict[TopicPartition, int]] = {}
-        for partition in partitions:
-            opened, tp = partition.log_or_none, partition.topic_partition
-            directory = self._places.get(tp)
-            if opened is not None and directory is not None and directory.online:
-                recovery_points.setdefault(directory, {})[tp] = opened.recovery_point
-                if opened.log_start_offset > opened.segments[0].base_offset or tp in directory.log_start_offsets:
-                    log_starts.setdefault(directory, {})[tp] = opened.log_start_offset
-        for directory, points in recovery_points.items():
-            await self._store(directory, points, log_starts.get(directory))
+        await self.checkpoints.store(partitions)
 
     async def store_log_start(self, partition: Partition) -> None:
         """Return when the partition's start is on disk."""
-        tp = partition.topic_partition
-        directory = self._places[tp]
-        await self._store(directory, None, {tp: partition.log.log_start_offset})
-
-    async def _store(
-        self,
-        directory: LogDirectory,
-        recovery_points: dict[TopicPartition, int] | None,
-        log_starts: dict[TopicPartition, int] | None,
-    ) -> None:
-        def write() -> None:  # runs in a thread
-            directory.checkpoint(recovery_points=recovery_points, log_start_offsets=log_starts)
-
-        async with self._checkpoint_locks[directory]:
-            live = self._places
-            for offsets in (recovery_points, log_starts):
-                for tp in [tp for tp in offsets or () if live.get(tp) is not directory]:
-                    del (offsets or {})[tp]
-            await self._world.offload.run(write)
+        await self.checkpoints.store_log_start(partition)
 
     async def close_logs(self, partitions: Iterable[Partition]) -> None:
         """Close every open log and mark the directories whose logs are all closed as cleanly stopped."""
@@ -347,7 +369,8 @@ class LogDirectories:
             if directory.online and directory not in failed:
                 points = [p for p in opened if self._places.get(p.topic_partition) is directory]
                 await self.checkpoint(points)
-                await self._world.offload.run(directory.mark_clean)
+                await self.checkpoints.store_high_watermarks(points)
+                await self._world.offload.run(directory.mark_clean, self.broker_epoch)
 
     def close(self) -> None:
         """Let others have the directories."""
@@ -356,3 +379,15 @@ class LogDirectories:
 
     def ids(self) -> list[UUID]:
         return [directory.directory_id for directory in self.online if directory.online]
+
+    def offline_ids(self) -> list[UUID]:
+        """Of those that failed since the start."""
+        return [directory.directory_id for directory in self.online if not directory.online]
+
+
+def _belongs_here(image: MetadataImage, found: FoundPartition, node_id: int) -> bool:
+    """Whether a directory is that of a replica that the metadata has on this node."""
+    topic = image.topics.get(found.tp.topic)
+    if topic is None or found.topic_id not in (None, topic.id) or found.tp.partition >= len(topic.partitions):
+        return False
+    return node_id in topic.partitions[found.tp.partition].replicas

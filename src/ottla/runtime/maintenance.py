@@ -58,6 +58,7 @@ class Maintenance:
         self._every(lambda config: config.log_retention_check_interval_ms, self.apply_retention)
         self._every(lambda config: config.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
         self._every(lambda config: min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS_MAX), self.flush_overdue)
+        self._every(lambda config: config.replica_high_watermark_checkpoint_interval_ms, self.store_high_watermarks)
         self._every(lambda config: config.producer_id_expiration_check_interval_ms, self.expire_producers)
 
     async def stop(self) -> None:
@@ -106,7 +107,7 @@ class Maintenance:
         if expired:
             self.discard(opened, opened.drop_segments(expired))
             log.info("retention", partition=str(partition.topic_partition), log_start_offset=opened.log_start_offset)
-            partition.changed()
+            partition.committed()
 
     async def delete_records(self, partition: Partition, offset: int) -> int:
         """Let a partition begin at `offset`; returns the start that is on disk then."""
@@ -120,6 +121,7 @@ class Maintenance:
         await self._directories.store_log_start(partition)
         self.discard(opened, dropped)
         partition.changed()
+        partition.grown()
         return opened.log_start_offset
 
     def discard(self, opened: PartitionLog, segments: Sequence[Segment]) -> None:
@@ -153,14 +155,18 @@ class Maintenance:
             opened = partition.log_or_none
             if opened is None:
                 continue
-            target = opened.flush_target(sealed_only=True)
+            target, truncations = opened.flush_target(sealed_only=True), opened.truncations
             if target > opened.recovery_point:
                 try:
                     await self._world.offload.run(opened.sync_until, target)
-                    opened.mark_flushed(target)
+                    opened.mark_flushed(target, truncations=truncations)
                 except StorageError as error:
                     self._table.directory_failed(error)
         await self._directories.checkpoint(self._table)
+
+    async def store_high_watermarks(self) -> None:
+        """Store what is committed of each replicated partition, so that it is known after a restart."""
+        await self._directories.checkpoints.store_high_watermarks(self._table)
 
     async def expire_producers(self) -> None:
         """Forget idempotent producers that have been silent for long."""

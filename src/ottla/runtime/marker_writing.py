@@ -1,9 +1,9 @@
 """Writing transaction markers to the partitions that this broker leads.
 
-A marker goes to each partition that a transaction wrote to, whoever coordinates it: this broker (`send`) or another one
-(WriteTxnMarkers). Each partition stands for itself. A marker counts as written when it is below the high watermark; one
-in a partition of the offsets topic is told to that partition's group coordinator as soon as it is in the log, like
-every other record there.
+A marker goes to each partition that a transaction wrote to, whoever coordinates it: this broker (`marker_sending`) or
+another one (WriteTxnMarkers). Each partition stands for itself. A marker counts as written when it is below the high
+watermark; one in a partition of the offsets topic is told to that partition's group coordinator as soon as it is in the
+log, like every other record there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 PARTITIONS_PER_TURN_MAX: Final = 64
 """Markers that are written in one go; after these others get their turn on the loop."""
 
+COMMIT_MS_MAX: Final = 3_000
+"""How long followers are waited for. Whoever sent the marker sends it again then; meanwhile others wait behind it."""
+
 Results: TypeAlias = Mapping[TopicPartition, ErrorCode]
+
+
+_Unsettled: TypeAlias = "tuple[Partition, int]"
+"""A partition, and the end of the marker in it."""
 
 
 class Marker(NamedTuple):
@@ -38,6 +45,17 @@ class Marker(NamedTuple):
     committed: bool
     transaction_version: int = 0
     """2: the epoch is higher than that of the transaction's records, and logs insist on it."""
+
+    @classmethod
+    def of(cls, markers: PendingMarkers, coordinator_epoch: int) -> Marker:
+        """Of a transaction that is coordinated here."""
+        return cls(
+            markers.producer_id,
+            markers.producer_epoch,
+            coordinator_epoch,
+            markers.committed,
+            markers.transaction_version,
+        )
 
 
 class OffsetsCoordinators(Protocol):
@@ -66,15 +84,8 @@ class MarkerWriter:
         """Markers since start, those that were repeated included."""
 
     def send(self, markers: PendingMarkers, coordinator_epoch: int) -> Results | Awaitable[Results]:
-        """Write the markers of a transaction that is coordinated here."""
-        marker = Marker(
-            markers.producer_id,
-            markers.producer_epoch,
-            coordinator_epoch,
-            markers.committed,
-            markers.transaction_version,
-        )
-        return self.write(marker, markers.partitions)
+        """Write the markers of a transaction that is coordinated here, as far as its partitions are here too."""
+        return self.write(Marker.of(markers, coordinator_epoch), markers.partitions)
 
     def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> Results | Awaitable[Results]:
         """What became of each partition: at once, where nothing has to be waited for."""
@@ -86,7 +97,7 @@ class MarkerWriter:
 
     async def _write_in_turns(self, marker: Marker, partitions: Collection[TopicPartition]) -> Results:
         results: dict[TopicPartition, ErrorCode] = {}
-        unsettled: list[Partition] = []
+        unsettled: list[_Unsettled] = []
         rest = iter(partitions)
         while some := list(islice(rest, PARTITIONS_PER_TURN_MAX)):
             unsettled += self._append_all(marker, some, results)
@@ -95,27 +106,26 @@ class MarkerWriter:
 
     def _append_all(
         self, marker: Marker, partitions: Collection[TopicPartition], results: dict[TopicPartition, ErrorCode]
-    ) -> list[Partition]:
+    ) -> list[_Unsettled]:
         """Append to each partition; returns those whose markers are not below the high watermark yet."""
         unsettled = []
         now_ms = self._clock.now_ms()
         for tp in partitions:
             try:
-                partition = self._append(marker, tp, now_ms)
+                partition, end_offset = self._append(marker, tp, now_ms)
                 results[tp] = ErrorCode.NONE
             except OttlaError as error:
                 results[tp] = self._refusal(error)
                 continue
-            if partition.high_watermark < partition.log.log_end_offset:
-                unsettled.append(partition)
+            if partition.high_watermark < end_offset:
+                unsettled.append((partition, end_offset))
         return unsettled
 
-    def _append(self, marker: Marker, tp: TopicPartition, now_ms: int) -> Partition:
+    def _append(self, marker: Marker, tp: TopicPartition, now_ms: int) -> _Unsettled:
         topic = self._table.topic(tp.topic)
         partition = self._table.leader_of(topic, tp.partition)
-        if topic.config.min_insync_replicas > 1:
-            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, f"1 replica of {tp} is in sync")
-        partition.append_marker(
+        partition.check_in_sync(topic.config.min_insync_replicas)
+        appended = partition.append_marker(
             marker.producer_id,
             marker.producer_epoch,
             marker.coordinator_epoch,
@@ -126,17 +136,23 @@ class MarkerWriter:
         self.written += 1
         if tp.topic == CONSUMER_OFFSETS_TOPIC:
             self._groups().replay_marker(tp.partition, marker.producer_id, committed=marker.committed)
-        return partition
+        return partition, appended.last_offset + 1
 
-    async def _settle(self, unsettled: Collection[Partition], results: dict[TopicPartition, ErrorCode]) -> Results:
-        flushes = [self._flushing.flush(partition) for partition in unsettled]
-        outcomes = await asyncio.gather(*flushes, return_exceptions=True)
-        for partition, outcome in zip(unsettled, outcomes, strict=True):
+    async def _settle(self, unsettled: Collection[_Unsettled], results: dict[TopicPartition, ErrorCode]) -> Results:
+        waits = [self._committed(partition, end_offset) for partition, end_offset in unsettled]
+        outcomes = await asyncio.gather(*waits, return_exceptions=True)
+        for (partition, _), outcome in zip(unsettled, outcomes, strict=True):
             if isinstance(outcome, OttlaError):
                 results[partition.topic_partition] = self._refusal(outcome)
             elif isinstance(outcome, BaseException):
                 raise outcome
         return results
+
+    async def _committed(self, partition: Partition, end_offset: int) -> None:
+        """Return when a marker is below the high watermark: synced, where that is asked for, and with the followers."""
+        if partition.is_sole or partition.log.flush_due():
+            await self._flushing.flush(partition)
+        await partition.replicated(end_offset, COMMIT_MS_MAX)
 
     def _refusal(self, error: OttlaError) -> ErrorCode:
         if isinstance(error, ApiError):

@@ -14,6 +14,11 @@ from typing import Any, Final
 from ottla.core.controller import records as core
 from ottla.model.configs.definition import ResourceType
 from ottla.model.errors import ApiError, CorruptLogError, MalformedMessageError
+from ottla.runtime.partition_change_codec import (
+    PARTITION_CHANGE,
+    decode_partition_change,
+    encode_partition_change,
+)
 from ottla.wire import records as wire_records
 from ottla.wire import varint
 from ottla.wire.batch import CONTROL_BIT
@@ -24,14 +29,21 @@ FRAME_VERSION: Final = 1
 LEADER_CHANGE: Final = 2
 SNAPSHOT_HEADER: Final = 3
 SNAPSHOT_FOOTER: Final = 4
+KRAFT_VERSION: Final = 5
+KRAFT_VOTERS: Final = 6
 
 _CONTROL_KEY: Final = Struct(">hh")
+_UNCHANGED: Final = -1
 _YES_NO: Final = {None: 0, False: -1, True: 1}
 _NO_YES: Final = {0: None, -1: False, 1: True}
 
 
 def encode_record(record: core.Record) -> bytes:
     """The value of a record in the metadata log."""
+    if isinstance(record, core.PartitionChangeRecord):
+        value = encode_partition_change(record)
+        if value is not None:
+            return value
     version, to_wire = _TO_WIRE[type(record)]
     message = to_wire(record)
     return encode(message, version, _FRAMES[type(message), version])
@@ -39,6 +51,10 @@ def encode_record(record: core.Record) -> bytes:
 
 def decode_record(value: bytes) -> core.Record:
     """The record of a value; CorruptLogError for one that this version does not know."""
+    if value.startswith(PARTITION_CHANGE):
+        change = decode_partition_change(value)
+        if change is not None:
+            return change
     try:
         frame, position = varint.read_unsigned(value, 0)
         kind, position = varint.read_unsigned(value, position)
@@ -64,8 +80,18 @@ def build_batch(records: Iterable[core.Record], *, base_offset: int, leader_epoc
 
 def build_control_batch(kind: int, message: Message, *, base_offset: int, leader_epoch: int, now_ms: int) -> bytearray:
     """A record batch with one control record."""
-    record = wire_records.Record(base_offset, now_ms, _CONTROL_KEY.pack(0, kind), encode(message, 0))
-    return wire_records.build_batch([record], leader_epoch=leader_epoch, attributes=CONTROL_BIT)
+    return build_control_records([(kind, message)], base_offset=base_offset, leader_epoch=leader_epoch, now_ms=now_ms)
+
+
+def build_control_records(
+    messages: Sequence[tuple[int, Message]], *, base_offset: int, leader_epoch: int, now_ms: int
+) -> bytearray:
+    """A record batch with control records, each with its kind."""
+    records = [
+        wire_records.Record(offset, now_ms, _CONTROL_KEY.pack(0, kind), encode(message, 0))
+        for offset, (kind, message) in enumerate(messages, base_offset)
+    ]
+    return wire_records.build_batch(records, leader_epoch=leader_epoch, attributes=CONTROL_BIT)
 
 
 def leader_change(leader_id: int, voters: Sequence[int]) -> wire.LeaderChangeMessage:
@@ -150,6 +176,7 @@ def _partition(record: core.PartitionRecord) -> Message:
         removing_replicas=record.removing_replicas,
         adding_replicas=record.adding_replicas,
         leader=record.leader,
+        leader_recovery_state=record.leader_recovery_state,
         leader_epoch=record.leader_epoch,
         partition_epoch=record.partition_epoch,
         directories=record.directories,
@@ -172,6 +199,7 @@ def _read_partition(message: wire.PartitionRecord) -> core.Record:
         adding_replicas=tuple(message.adding_replicas),
         eligible_leader_replicas=tuple(message.eligible_leader_replicas or ()),
         last_known_elr=tuple(message.last_known_elr or ()),
+        leader_recovery_state=message.leader_recovery_state,
     )
 
 
@@ -184,6 +212,7 @@ def _change_partition(record: core.PartitionChangeRecord) -> Message:
         replicas=record.replicas,
         removing_replicas=record.removing_replicas,
         adding_replicas=record.adding_replicas,
+        leader_recovery_state=_UNCHANGED if record.leader_recovery_state is None else record.leader_recovery_state,
         directories=record.directories,
         eligible_leader_replicas=record.eligible_leader_replicas,
         last_known_elr=record.last_known_elr,
@@ -205,6 +234,7 @@ def _read_change_partition(message: wire.PartitionChangeRecord) -> core.Record:
         directories=or_none(message.directories),
         eligible_leader_replicas=or_none(message.eligible_leader_replicas),
         last_known_elr=or_none(message.last_known_elr),
+        leader_recovery_state=None if message.leader_recovery_state == _UNCHANGED else message.leader_recovery_state,
     )
 
 

@@ -8,19 +8,16 @@ from typing import Final
 
 from ottla.core.controller.builder import ImageBuilder
 from ottla.core.controller.image import MetadataImage
-from ottla.core.controller.records import Record
+from ottla.core.quorum.voters import VoterSet
 from ottla.log.disk import Disk
 from ottla.log.handles import OpenFiles
 from ottla.log.partition_log import PartitionLog
 from ottla.model.configs.resolve import BrokerConfig, TopicConfig
-from ottla.model.errors import ApiError, CorruptLogError
-from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
-from ottla.runtime.metadata_codec import decode_record
-from ottla.runtime.metadata_snapshot import SnapshotId, list_snapshots, read_snapshot
+from ottla.model.errors import CorruptLogError
+from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, NO_LEADER_EPOCH, TopicPartition
+from ottla.runtime.metadata_snapshot import SnapshotContent, SnapshotId, list_snapshots, read_snapshot
+from ottla.runtime.quorum_records import LoggedBatch, read_batches
 from ottla.runtime.quorum_state import FILE_NAME, QuorumState, read_quorum_state
-from ottla.wire import batch as record_batch
-from ottla.wire import records as wire_records
-from ottla.wire.batch import BatchHeader
 
 METADATA_PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
 _READ_BYTES: Final = 1 << 20
@@ -32,14 +29,21 @@ class MetadataLog:
     """What was found on disk."""
 
     log: PartitionLog
+    state: QuorumState
+    snapshots: list[SnapshotId]
+    """The newest first; the log starts at the end of the last one."""
     image: MetadataImage
-    epoch: int
-    """The highest epoch that has been used."""
-    bytes_since_snapshot: int
+    """What the newest snapshot says."""
+    voters: VoterSet | None
+    """Likewise."""
+    batches: list[LoggedBatch]
+    """The log after the newest snapshot; how much of it is committed, only the quorum knows."""
 
     @property
-    def is_new(self) -> bool:
-        return self.image.offset < 0
+    def epoch(self) -> int:
+        """The highest epoch that was ever seen here."""
+        last = self.batches[-1].epoch if self.batches else self.image.epoch
+        return max(self.state.leader_epoch, last)
 
 
 def metadata_log_config(config: BrokerConfig) -> TopicConfig:
@@ -60,16 +64,18 @@ def load_metadata_log(
 ) -> MetadataLog:  # runs in a thread
     """Open the log and replay it. Blocks; CorruptLogError if something that was safe is damaged or missing."""
     state = read_quorum_state(disk, f"{directory}/{FILE_NAME}") or QuorumState()
-    builder = ImageBuilder(MetadataImage(cluster_id=cluster_id))
-    snapshot = _replay_snapshot(disk, directory, builder)
+    snapshots = list_snapshots(disk, directory)
+    image, voters = MetadataImage(cluster_id=cluster_id), None
+    if snapshots:
+        image, voters = image_of_snapshot(snapshots[0], read_snapshot(disk, directory, snapshots[0]), cluster_id)
     log = PartitionLog.open(
         directory,
         METADATA_PARTITION,
         metadata_log_config(config),
         disk,
         files,
-        log_start_offset=snapshot.end_offset,
-        recovery_point=max(state.synced_offset, snapshot.end_offset),
+        log_start_offset=snapshots[-1].end_offset if snapshots else 0,
+        recovery_point=state.synced_offset,
         clean=False,
         now_ms=now_ms,
         topic_id=METADATA_TOPIC_ID,
@@ -79,60 +85,55 @@ def load_metadata_log(
             f"{directory} ends at offset {log.log_end_offset}, but everything below offset {state.synced_offset} was "
             "safe on disk"
         )
-    epoch, replayed_bytes = _replay_log(log, snapshot, builder)
+    snapshots = _join(log, snapshots, now_ms)
+    batches = list(_batches(log, snapshots[0].end_offset if snapshots else 0))
     if log.recovery_point < log.log_end_offset:
         # What a crash left whole counts from now on, so it must not get lost in the next one.
         log.sync_until(log.log_end_offset)
         log.mark_flushed(log.log_end_offset)
-    image, _ = builder.build(offset=log.log_end_offset - 1, epoch=epoch)
-    return MetadataLog(log, image, max(epoch, state.leader_epoch), replayed_bytes)
+    return MetadataLog(log, state, snapshots, image, voters, batches)
 
 
-def _replay_snapshot(disk: Disk, directory: str, builder: ImageBuilder) -> SnapshotId:
-    """The newest snapshot; one at offset 0 if there is none."""
-    snapshots = list_snapshots(disk, directory)
-    if not snapshots:
-        return SnapshotId(0, 0)
-    for record in read_snapshot(disk, directory, snapshots[0]):
+def image_of_snapshot(
+    snapshot: SnapshotId, content: SnapshotContent, cluster_id: str
+) -> tuple[MetadataImage, VoterSet | None]:
+    """What a snapshot says."""
+    builder = ImageBuilder(MetadataImage(cluster_id=cluster_id))
+    for record in content.records:
         builder.apply(record)
-    return snapshots[0]
+    return builder.build(offset=snapshot.end_offset - 1, epoch=snapshot.epoch)[0], content.voters
 
 
-def _replay_log(log: PartitionLog, snapshot: SnapshotId, builder: ImageBuilder) -> tuple[int, int]:
-    """Apply what comes after the snapshot; the last epoch and how many bytes it was."""
-    if log.log_start_offset > snapshot.end_offset:
+def _join(log: PartitionLog, snapshots: list[SnapshotId], now_ms: int) -> list[SnapshotId]:
+    """Make log and snapshots fit: the log goes on where a snapshot ends. Returns the snapshots that are left."""
+    newest = snapshots[0] if snapshots else SnapshotId(0, 0)
+    if log.log_start_offset > newest.end_offset:
         raise CorruptLogError(
             f"{log.directory} begins at offset {log.log_start_offset}, but the newest snapshot ends at "
-            f"{snapshot.end_offset}: the records in between are missing"
+            f"{newest.end_offset}: the records in between are missing"
         )
-    epoch, size = snapshot.epoch, 0
-    for header, records in _batches(log, snapshot.end_offset):
-        epoch = header.partition_leader_epoch
-        size += header.size
-        for record in records:
-            builder.apply(record)
-    return epoch, size
+    before = log.epochs.epoch_of(newest.end_offset - 1)
+    parted = log.log_start_offset < newest.end_offset and before not in (NO_LEADER_EPOCH, newest.epoch)
+    if log.log_end_offset < newest.end_offset or parted:
+        # A crash came between the arrival of a leader's snapshot and the end of the log that it replaces.
+        log.delete_files(log.truncate_fully_and_start_at(newest.end_offset, now_ms))
+    fitting = [snapshot for snapshot in snapshots if snapshot.end_offset >= log.log_start_offset]
+    if fitting and fitting[-1].end_offset > log.log_start_offset:
+        log.delete_files(log.delete_records_before(fitting[-1].end_offset))
+    return fitting
 
 
-def _batches(log: PartitionLog, offset: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
+def _batches(log: PartitionLog, offset: int) -> Iterator[LoggedBatch]:
     while offset < log.log_end_offset:
         found = log.read(offset, _READ_BYTES, log.log_end_offset, at_least_one=True)
         data = memoryview(b"" if found is None else found.file.pread(found.length, found.position))
         before = offset
-        for position, header in record_batch.iterate(data):
-            if header.last_offset < before:
+        for batch in read_batches(data):
+            if batch.last_offset < before:
                 continue
-            if header.base_offset > offset:
-                raise CorruptLogError(f"{log.directory}: records {offset} to {header.base_offset - 1} are missing")
-            yield header, _records(log, data[position : position + header.size], header)
-            offset = header.last_offset + 1
+            if batch.base_offset > offset:
+                raise CorruptLogError(f"{log.directory}: records {offset} to {batch.base_offset - 1} are missing")
+            yield batch
+            offset = batch.last_offset + 1
         if offset == before:
             raise CorruptLogError(f"{log.directory}: there is no record batch at offset {offset}")
-
-
-def _records(log: PartitionLog, batch: memoryview, header: BatchHeader) -> list[Record]:
-    try:
-        records = wire_records.iterate(batch)
-    except ApiError as error:
-        raise CorruptLogError(f"{log.directory}, offset {header.base_offset}: {error.message}") from error
-    return [] if header.is_control else [decode_record(record.value or b"") for record in records]

@@ -15,22 +15,26 @@ from typing import Final, NamedTuple
 from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.records import Record
 from ottla.core.controller.snapshot import snapshot_records
+from ottla.core.quorum.voters import VoterSet
 from ottla.log.disk import Disk
-from ottla.model.errors import ApiError, CorruptLogError
+from ottla.model.errors import ApiError, CorruptLogError, MalformedMessageError
 from ottla.runtime.metadata_codec import (
+    KRAFT_VOTERS,
     SNAPSHOT_FOOTER,
     SNAPSHOT_HEADER,
     build_batch,
     build_control_batch,
+    build_control_records,
     control_kind,
     decode_record,
 )
+from ottla.runtime.quorum_records import read_voters, voter_records
 from ottla.wire import batch as record_batch
 from ottla.wire import records as wire_records
 from ottla.wire.messages.metadata_records import SnapshotFooterRecord, SnapshotHeaderRecord
 
 _NAME: Final = re.compile(r"(?P<offset>[0-9]{20})-(?P<epoch>[0-9]{10})\.checkpoint")
-_PART_SUFFIX: Final = ".part"
+PART_SUFFIX: Final = ".part"
 _RECORDS_PER_BATCH: Final = 1000
 
 
@@ -53,28 +57,38 @@ def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
     return sorted((SnapshotId(int(match["offset"]), int(match["epoch"])) for match in found if match), reverse=True)
 
 
-def write_snapshot(disk: Disk, directory: str, image: MetadataImage, now_ms: int) -> SnapshotId:  # runs in a thread
+class SnapshotContent(NamedTuple):
+    """What is in a snapshot."""
+
+    records: list[Record]
+    voters: VoterSet | None
+
+
+def write_snapshot(
+    disk: Disk, directory: str, image: MetadataImage, now_ms: int, voters: VoterSet | None = None
+) -> SnapshotId:  # runs in a thread
     """Returns when the snapshot of an image is on disk under its name. Blocks for long: call it in a thread."""
     snapshot = SnapshotId(image.offset + 1, image.epoch)
     path = f"{directory}/{snapshot.file_name}"
-    file = disk.open(path + _PART_SUFFIX, create=True)
+    file = disk.open(path + PART_SUFFIX, create=True)
     file.truncate(0)
     position = 0
-    for batch in _batches(image, now_ms):
+    for batch in _batches(image, now_ms, voters):
         file.pwrite(batch, position)
         position += len(batch)
     file.sync()
     file.close()
-    disk.rename(path + _PART_SUFFIX, path)
+    disk.rename(path + PART_SUFFIX, path)
     disk.sync_dir(directory)
     return snapshot
 
 
-def _batches(image: MetadataImage, now_ms: int) -> Iterator[bytearray]:
+def _batches(image: MetadataImage, now_ms: int, voters: VoterSet | None) -> Iterator[bytearray]:
     epoch = image.epoch
     header = SnapshotHeaderRecord(last_contained_log_timestamp=now_ms)
-    yield build_control_batch(SNAPSHOT_HEADER, header, base_offset=0, leader_epoch=epoch, now_ms=now_ms)
-    offset = 1
+    control = [(SNAPSHOT_HEADER, header), *(voter_records(voters, with_version=True) if voters is not None else ())]
+    yield build_control_records(control, base_offset=0, leader_epoch=epoch, now_ms=now_ms)
+    offset = len(control)
     for records in _chunks(snapshot_records(image)):
         yield build_batch(records, base_offset=offset, leader_epoch=epoch, now_ms=now_ms)
         offset += len(records)
@@ -88,11 +102,16 @@ def _chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
         yield chunk
 
 
-def read_snapshot(disk: Disk, directory: str, snapshot: SnapshotId) -> Iterator[Record]:
-    """The records of a snapshot; CorruptLogError if it is not whole. Blocks."""
-    path = f"{directory}/{snapshot.file_name}"
+def read_snapshot(disk: Disk, directory: str, snapshot: SnapshotId) -> SnapshotContent:
+    """What is in a snapshot; CorruptLogError if it is not whole. Blocks."""
+    return read_snapshot_file(disk, f"{directory}/{snapshot.file_name}")
+
+
+def read_snapshot_file(disk: Disk, path: str) -> SnapshotContent:
+    """`read_snapshot`, by path. Blocks."""
     data = memoryview(disk.read(path))
     edges: list[int] = []
+    content = SnapshotContent([], None)
     end = 0
     try:
         for position, header in record_batch.iterate(data):
@@ -100,12 +119,15 @@ def read_snapshot(disk: Disk, directory: str, snapshot: SnapshotId) -> Iterator[
             for record in wire_records.iterate(data[position:end]):
                 if header.is_control:
                     edges.append(control_kind(record.key))
+                    if edges[-1] == KRAFT_VOTERS:
+                        content = content._replace(voters=read_voters(record.value or b""))
                 else:
-                    yield decode_record(record.value or b"")
-    except ApiError as error:
-        raise CorruptLogError(f"{path} is damaged: {error.message}") from error
+                    content.records.append(decode_record(record.value or b""))
+    except (ApiError, MalformedMessageError) as error:
+        raise CorruptLogError(f"{path} is damaged: {error}") from error
     if end != len(data) or edges[:1] != [SNAPSHOT_HEADER] or edges[-1:] != [SNAPSHOT_FOOTER]:
         raise CorruptLogError(f"{path} is not whole")
+    return content
 
 
 def remove_older_snapshots(disk: Disk, directory: str, newest: SnapshotId) -> None:
@@ -114,5 +136,5 @@ def remove_older_snapshots(disk: Disk, directory: str, newest: SnapshotId) -> No
         if snapshot < newest:
             disk.remove(f"{directory}/{snapshot.file_name}")
     for name in disk.listdir(directory):
-        if name.endswith(".checkpoint" + _PART_SUFFIX):
+        if name.endswith(".checkpoint" + PART_SUFFIX):
             disk.remove(f"{directory}/{name}")

@@ -2,9 +2,9 @@
 
 Theory of operation. When the decision to end a transaction is committed, a marker goes to every partition that it
 wrote to. Where all of these are led here, the markers are written at once, in the very call that took the decision, and
-the transaction is complete before its producer hears of it. A partition that cannot take its marker now is tried again,
-with growing pauses, for as long as this broker coordinates; a marker that comes twice does no harm. A partition whose
-topic is gone needs no marker.
+the transaction is complete before its producer hears of it; else they are sent (`marker_sending`). A partition that
+cannot take its marker now is tried again, with growing pauses, for as long as this broker coordinates; a marker that
+comes twice does no harm. A partition whose topic is gone needs no marker.
 
 Whoever coordinates after this broker finds the decision in the log and begins again, so nothing here is kept.
 """
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.runtime.appending import Flushing
     from ottla.runtime.partitions import PartitionTable
     from ottla.runtime.producer_ids import ProducerIds
+    from ottla.runtime.remote_transactions import RemoteTransactions
     from ottla.runtime.world import World
 
 RETRY_MS_MIN: Final = 20
@@ -62,7 +63,17 @@ class MarkerSender(Protocol):
 class TransactionCoordinators:
     """All transaction coordinators of this broker."""
 
-    __slots__ = ("_config", "_producer_ids", "_rng", "_sender", "_spares", "_tasks", "_topic_exists", "coordinators")
+    __slots__ = (
+        "_config",
+        "_producer_ids",
+        "_remote",
+        "_rng",
+        "_sender",
+        "_spares",
+        "_tasks",
+        "_topic_exists",
+        "coordinators",
+    )
 
     def __init__(
         self,
@@ -76,8 +87,10 @@ class TransactionCoordinators:
         sender: MarkerSender,
         topic_exists: Callable[[str], bool],
         producer_ids: Callable[[], ProducerIds],
+        remote: RemoteTransactions | None = None,
     ) -> None:
         self._config = config
+        self._remote = remote
         self._sender = sender
         self._topic_exists = topic_exists
         self._producer_ids = producer_ids
@@ -131,8 +144,14 @@ class TransactionCoordinators:
     ) -> Results | Awaitable[Results | None] | None:
         """Whether records for these partitions belong to the producer's transaction; with `add` they do from now on.
 
-        None if they all do. ApiError if none does; where some do, what holds for each.
+        None if they all do. ApiError if none does; where some do, what holds for each. The coordinator that is asked
+        may be on another broker.
         """
+        if self._remote is not None:
+            place = self.coordinators.partition_for(transactional_id)
+            asked = self._remote.verify(place, transactional_id, producer_id, producer_epoch, partitions, add=add)
+            if asked is not None:
+                return then(asked, _verified)
         command = VerifyPartitions(transactional_id, producer_id, producer_epoch, frozenset(partitions), add)
         return then(self.coordinators.submit(transactional_id, command), _verified)
 

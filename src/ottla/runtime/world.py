@@ -1,4 +1,4 @@
-"""The world as the runtime may touch it: time, threads, files, randomness. The simulator hands in another one."""
+"""The world as the runtime may touch it: time, threads, files, chance, peers. The simulator hands in another one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ParamSpec, Protocol, TypeVar
 
 from ottla.log.disk import Disk
+from ottla.runtime.network import Network
+from ottla.runtime.tcp_network import TcpNetwork
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -86,3 +88,4 @@ class World:
     disk: Disk
     rng: random.Random
     new_uuid: Callable[[], uuid.UUID] = uuid.uuid4
+    network: Network = field(default_factory=TcpNetwork)

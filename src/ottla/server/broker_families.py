@@ -10,7 +10,7 @@ from ottla.server.metric_text import Family
 
 if TYPE_CHECKING:
     from ottla.api.context import Services
-    from ottla.server.listener import Listener
+    from ottla.server.listener import BoundListener
     from ottla.server.loop_watch import LoopWatch
     from ottla.server.partition_families import ClusterCounts
 
@@ -126,7 +126,7 @@ def request_families(services: Services, api_names: Mapping[int, str]) -> Iterat
         )
 
 
-def connection_families(services: Services, listeners: Sequence[Listener], watch: LoopWatch) -> Iterator[str]:
+def connection_families(services: Services, listeners: Sequence[BoundListener], watch: LoopWatch) -> Iterator[str]:
     yield CONNECTIONS.samples(
         ((("listener", listener.name), ("networkProcessor", "0")), len(listener.connections)) for listener in listeners
     )

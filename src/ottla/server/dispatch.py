@@ -5,6 +5,10 @@ decoded, handled and encoded here. Where the handler is a coroutine, the frame i
 happens in a task, and the connection gets a `Deferred` meanwhile. A task goes on when its client leaves: what it
 decided must still be finished.
 
+What only the active controller can answer goes to it in an envelope where it is on another node, and its answer, which
+bears the client's correlation id, is passed on as it is. In the other direction, `dispatch_enveloped` serves what came
+in an envelope; such a request is never handed on again.
+
 Failures. An `ApiError` is answered by the API's own error answer, anything unexpected likewise with
 UNKNOWN_SERVER_ERROR and a traceback in the log. Where an API has no error answer, or the bytes are no message, the
 connection is closed: a client that got no answer knows that much, while a wrong answer misleads it. Nothing is raised
@@ -30,6 +34,7 @@ from ottla.wire.schema import Message, decode
 
 if TYPE_CHECKING:
     from ottla.api.entry import Api, Handler, HotHandler
+    from ottla.runtime.controller_channel import ControllerChannel
 
 DECODE_INLINE_BYTES_MAX: Final = 64 * 1024
 """A longer request is decoded in a thread."""
@@ -53,6 +58,21 @@ class Peer(Protocol):
         """Close the connection because of what was asked."""
 
 
+class EnvelopedPeer:
+    """A client of another node, whose request came in an envelope. It cannot be hung up on; `refused` says why."""
+
+    __slots__ = ("host", "listener", "principal", "refused")
+
+    def __init__(self, host: str, listener: str, principal: str) -> None:
+        self.host = host
+        self.listener = listener
+        self.principal = principal
+        self.refused: str | None = None
+
+    def refuse(self, reason: str) -> None:
+        self.refused = reason
+
+
 class Dispatcher:
     """Serves the APIs of one table."""
 
@@ -64,6 +84,7 @@ class Dispatcher:
         self._services = services
         self._metrics = services.metrics
         self._tasks: set[asyncio.Task[None]] = set()
+        services.dispatch_enveloped = self.dispatch_enveloped
 
     def dispatch(self, peer: Peer, frame: memoryview) -> Chunks | Deferred | None:
         """The answer, or the promise of one; None if there is nothing to send. The frame is free again afterwards."""
@@ -91,6 +112,25 @@ class Dispatcher:
             peer.refuse(f"malformed request: {error}")
             return None
 
+    async def dispatch_enveloped(self, frame: bytes, *, principal: str, host: str, listener: str) -> bytes:
+        """The answer to a request that another node has handed on; ApiError if it is none that may be handed on."""
+        try:
+            key, version, correlation_id, client_id, position = parse_request_header(frame)
+            api = self._apis.get(key)
+            if api is None or not api.forwarded:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"a request with API key {key} is not handed on")
+            if not api.supports(version):
+                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{api.name} is not served in version {version}")
+            self._metrics.requests[key] += 1
+            peer = EnvelopedPeer(host, listener, principal)
+            context = RequestContext(self._services, key, version, correlation_id, client_id, host, listener, principal)
+            chunks = await _settled(self._serve_here(api, context, frame, position, peer))
+        except MalformedMessageError as error:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"malformed request in an envelope: {error}") from error
+        if peer.refused is not None or not chunks:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, peer.refused or f"{api.name} has no answer")
+        return b"".join(cast("list[bytes]", chunks))
+
     async def close(self) -> None:
         """Cancel what is still being worked on; after the listeners have closed."""
         await asyncio.sleep(0)  # What was started in this turn begins, and so ends cleanly.
@@ -113,6 +153,13 @@ class Dispatcher:
         self, api: Api, context: RequestContext, frame: memoryview, position: int, peer: Peer
     ) -> Chunks | Deferred | None:
         data = bytes(frame)
+        if api.forwarded and self._services.channel is not None and not self._services.channel.is_here:
+            return self._later(self._forward(self._services.channel, api, context, data, position, peer))
+        return self._serve_here(api, context, data, position, peer)
+
+    def _serve_here(
+        self, api: Api, context: RequestContext, data: bytes, position: int, peer: Peer
+    ) -> Chunks | Deferred:
         if len(data) > DECODE_INLINE_BYTES_MAX:
             return self._later(self._serve_long(api, context, data, position, peer))
         request = decode(_request_type(api), data, context.api_version, position)
@@ -125,6 +172,38 @@ class Dispatcher:
             return [encode_response(result, context.api_version, context.correlation_id)]
         except Exception as error:
             return self._error_answer(api, context, request, error, peer)
+
+    async def _forward(
+        self,
+        channel: ControllerChannel,
+        api: Api,
+        context: RequestContext,
+        data: bytes,
+        position: int,
+        peer: Peer,
+    ) -> Chunks:
+        try:
+            answer = await channel.forward(data, principal=context.principal, host=context.peer_host)
+            if answer is not None:
+                return [answer]
+            return await _settled(self._serve_here(api, context, data, position, peer))
+        except MalformedMessageError as error:
+            peer.refuse(f"malformed request: {error}")
+            return []
+        except Exception as error:
+            return await self._refuse_forwarded(api, context, data, position, error, peer)
+
+    async def _refuse_forwarded(
+        self, api: Api, context: RequestContext, data: bytes, position: int, error: Exception, peer: Peer
+    ) -> Chunks:
+        """The API's own error answer needs the request, which nobody here has looked at yet."""
+        run = self._services.world.offload.run
+        try:
+            request = await run(decode, _request_type(api), data, context.api_version, position)
+        except MalformedMessageError as malformed:
+            peer.refuse(f"malformed request: {malformed}")
+            return []
+        return self._error_answer(api, context, request, error, peer)
 
     async def _serve_long(self, api: Api, context: RequestContext, data: bytes, position: int, peer: Peer) -> Chunks:
         offload = self._services.world.offload
@@ -205,6 +284,15 @@ class Dispatcher:
             exc_info=error,
         )
         return ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed on this request; its log says why"
+
+
+async def _settled(answer: Chunks | Deferred) -> Chunks:
+    if not isinstance(answer, Deferred):
+        return answer
+    done = asyncio.Event()
+    answer.listen(done.set)
+    await done.wait()
+    return answer.chunks
 
 
 async def _complete(deferred: Deferred, work: Coroutine[Any, Any, Chunks]) -> None:

@@ -32,7 +32,7 @@ from ottla.server.topic_families import TopicTraffic
 if TYPE_CHECKING:
     from ottla.api.context import Services
     from ottla.api.entry import Api
-    from ottla.server.listener import Listener
+    from ottla.server.listener import BoundListener
     from ottla.server.loop_watch import LoopWatch
     from ottla.server.process_values import Values
 
@@ -52,7 +52,7 @@ class Exposition:
         is_ready: Callable[[], bool],
         *,
         apis: Iterable[Api],
-        listeners: Sequence[Listener],
+        listeners: Sequence[BoundListener],
     ) -> None:
         self._services = services
         self._watch = watch

@@ -41,7 +41,7 @@ from ottla.server.process_values import Values, process_values
 if TYPE_CHECKING:
     from ottla.api.context import Services
     from ottla.api.entry import Api
-    from ottla.server.listener import Listener
+    from ottla.server.listener import BoundListener
 
 CONNECTIONS_MAX: Final = 64
 ANSWER_SECONDS_MAX: Final = 30.0
@@ -71,7 +71,7 @@ class MetricsServer:
         port: int,
         is_ready: Callable[[], bool],
         *,
-        listeners: Sequence[Listener] = (),
+        listeners: Sequence[BoundListener] = (),
         apis: Iterable[Api] | None = None,
     ) -> None:
         self.port = port

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import errno
 import socket
-from typing import Final
+from collections.abc import Sized
+from typing import Final, Protocol
 
 import structlog
 
@@ -21,6 +22,29 @@ OUT_OF_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errn
 NO_SUCH_ADDRESS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 log = structlog.get_logger("ottla.server")
+
+
+class BoundListener(Protocol):
+    """What a broker asks of a listener. `Listener` has sockets; a simulator hands in one without."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def port(self) -> int:
+        """Known after `bind`."""
+
+    @property
+    def connections(self) -> Sized: ...
+
+    async def bind(self) -> None:
+        """Take the address, and accept nothing yet. OSError if it is taken."""
+
+    def accept(self) -> None:
+        """Serve whoever connects from now on."""
+
+    async def close(self, grace_seconds: float = 0.0) -> None:
+        """Accept no more, give connections that long to send what they owe, then close them all."""
 
 
 class Listener:

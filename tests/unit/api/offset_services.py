@@ -33,6 +33,17 @@ class Groups:
         self.coordinator = OffsetCoordinator()
         self.later = False
         self.refused: dict[str, ErrorCode] = {}
+        self.guarded: list[tuple[str, int, int]] = []
+        self.marker_came = False
+        """While a transaction was being verified."""
+
+    def guard(self, key: str, producer_id: int, producer_epoch: int) -> Callable[[], None]:
+        self.guarded.append((key, producer_id, producer_epoch))
+        return self._check_guard
+
+    def _check_guard(self) -> None:
+        if self.marker_came:
+            raise ApiError(ErrorCode.INVALID_TXN_STATE)
 
     def partition_for(self, key: str) -> int:
         return len(key)

@@ -8,10 +8,12 @@ from typing import cast
 
 from ottla.api import list_offsets
 from ottla.api.context import RequestContext, Services
+from ottla.model.errors import ErrorCode
 from ottla.wire.batch import read_header
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.unit.log.support import batch_of
 from tests.unit.runtime.hosted import TOPIC, Hosted
+from tests.unit.runtime.replicas import Cluster
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 UNCOMMITTED, COMMITTED = 0, 1
@@ -53,3 +55,42 @@ def test_a_lookup_by_time_finds_nothing_that_is_not_stable() -> None:
     assert [offset(hosted, now_ms - 2000, level) for level in (UNCOMMITTED, COMMITTED)] == [0, 0]
     hosted.end(7, committed=True)
     assert [offset(hosted, now_ms - 500, level) for level in (UNCOMMITTED, COMMITTED)] == [1, 1]
+
+
+def listed(cluster: Cluster, node_id: int, *, replica_id: int = -1, version: int = 7) -> tuple[int, int]:
+    """Error and offset of "latest" at one broker."""
+    asked = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=LATEST)
+    request = ListOffsetsRequest(
+        replica_id=replica_id, isolation_level=0, topics=[ListOffsetsTopic(name=TOPIC, partitions=[asked])]
+    )
+    replica = cluster.replicas[node_id]
+    services = cast(Services, SimpleNamespace(partitions=replica.table, world=replica.world))
+    ctx = RequestContext(services, 2, version, 1, "c", "10.0.0.1", "PLAINTEXT")
+    (row,) = asyncio.run(list_offsets.handle(ctx, request)).topics[0].partitions
+    return row.error_code, row.offset
+
+
+def test_consumers_see_what_is_committed_and_replicas_what_there_is() -> None:
+    cluster = Cluster(2)
+    cluster.produce(3)
+    assert listed(cluster, 1) == (0, 0)
+    assert listed(cluster, 1, replica_id=2) == (0, 3)
+    assert listed(cluster, 2) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert listed(cluster, 2, replica_id=-2) == (0, 0)
+
+
+def test_a_new_leader_names_no_end_that_might_go_back() -> None:
+    cluster = Cluster(2)
+    cluster.produce(3)
+    fetch = asyncio.Runner()
+    with fetch:
+
+        async def replicate() -> None:
+            cluster.replicate(2)
+
+        fetch.run(replicate())
+        cluster.change(leader=2)
+        cluster.publish()
+        assert listed(cluster, 2) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
+        assert listed(cluster, 2, version=4) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+        assert listed(cluster, 2, replica_id=1) == (0, 3)

@@ -104,3 +104,12 @@ def test_old_producers_do_not_know_that_coordinators_load(version: int, code: Er
 def test_the_member_is_told() -> None:
     services = OffsetServices()
     assert commit(services, 3, member_id="m", generation_id=1) == [ErrorCode.ILLEGAL_GENERATION]
+
+
+def test_a_marker_that_comes_before_the_offsets_keeps_them_out() -> None:
+    services = OffsetServices()
+    services.transactions.later = services.groups.marker_came = True
+    assert commit(services) == [ErrorCode.INVALID_TXN_STATE]
+    assert services.groups.guarded == [("g", 9, 2)]
+    services.coordinator.end(9, committed=True)
+    assert services.coordinator.fetch().offset == -1

@@ -20,6 +20,7 @@ from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.runtime.coordinators import CoordinatorKind, Coordinators
 from ottla.runtime.flushing import Flushes
+from ottla.runtime.neighbours import Neighbours
 from ottla.runtime.partition import Partition
 from ottla.runtime.partitions import PartitionTable
 from ottla.runtime.world import World
@@ -172,7 +173,7 @@ class CountingBroker:
         self.topic_config = topic_config or TopicConfig(cleanup_compact=True, cleanup_delete=False)
         self.files = OpenFiles(disk)
         self.failed_directories: list[str] = []
-        self.table = PartitionTable(NODE_ID, self._open_log, self._directory_failed)
+        self.table = PartitionTable(NODE_ID, self._open_log, self._directory_failed, Neighbours(self.clock.monotonic))
         self.flushes = Flushes(self.world, self.table.directory_failed)
         self.shards: list[CountingShard] = []
         kind: CoordinatorKind[Count] = CoordinatorKind(
@@ -198,6 +199,14 @@ class CountingBroker:
         self.table.host(self.topic, self.topic_config)
         self.coordinators.follow(self.image, NODE_ID)
         return self.coordinators
+
+    def take(self, *states: PartitionImage) -> None:
+        """New metadata: partitions with other leaders, replicas or epochs."""
+        self.topic = TopicImage(TOPIC, TOPIC_ID, states)
+        self.image = MetadataImage(topics={TOPIC: self.topic}, topics_by_id={TOPIC_ID: self.topic})
+        self.table.host(self.topic, self.topic_config)
+        delta = ImageDelta(partitions_changed={TOPIC_ID: frozenset(range(len(states)))})
+        self.coordinators.metadata_changed(self.image, delta, NODE_ID)
 
     def partition(self, index: int = 0) -> Partition:
         return self.table.leader(TOPIC, index)

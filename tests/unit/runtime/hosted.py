@@ -16,6 +16,7 @@ from ottla.model.errors import StorageError
 from ottla.runtime.appending import Appender
 from ottla.runtime.fetching import Fetches
 from ottla.runtime.flushing import Flushes
+from ottla.runtime.neighbours import Neighbours
 from ottla.runtime.partition import Partition
 from ottla.runtime.partitions import PartitionTable
 from ottla.runtime.world import World
@@ -48,6 +49,7 @@ class Hosted:
         properties: dict[str, str] | None = None,
         *,
         partitions: int = 3,
+        node_id: int = NODE_ID,
     ) -> None:
         self.clock, self.offload, disk = FixedClock(), Inline(), CrashDisk()
         disk.makedirs("/data")
@@ -55,10 +57,11 @@ class Hosted:
         self.config = BrokerConfig.from_properties({"log.dirs": "/data", **(properties or {})})
         self.failures: list[StorageError] = []
         self._files = OpenFiles(disk, 64)
-        self.table = PartitionTable(NODE_ID, self._open_log, self._failed)
+        self.table = PartitionTable(node_id, self._open_log, self._failed, Neighbours(self.clock.monotonic))
         self.flushes = Flushes(self.world, self.table.directory_failed)
+        self.table.neighbours.on_flush_due = self.flushes.begin
         self.appender = Appender(self.clock, NoRecordWork(), self.flushes)
-        for number, (name, config) in enumerate((topics or {TOPIC: TopicConfig()}).items()):
+        for number, (name, config) in enumerate(({TOPIC: TopicConfig()} if topics is None else topics).items()):
             states = tuple(
                 PartitionImage(replicas=(NODE_ID,), isr=(NODE_ID,), leader=NODE_ID) for _ in range(partitions)
             )

@@ -16,7 +16,7 @@ from ottla.log.disk import Disk, RealDisk
 from ottla.log.handles import OpenFiles
 from ottla.model.configs.resolve import BrokerConfig
 from ottla.runtime.controller import ControllerDriver
-from ottla.runtime.quorum import SingleVoter
+from ottla.runtime.quorum_node import QuorumNode
 from ottla.runtime.world import World
 
 P = ParamSpec("P")
@@ -76,7 +76,7 @@ class Node:
         )
         self.config = BrokerConfig.from_properties({"log.dirs": str(path), **(properties or {})})
         self.failures: list[Exception] = []
-        self.quorum = SingleVoter(
+        self.quorum = QuorumNode(
             self.world,
             OpenFiles(self.world.disk),
             self.config,

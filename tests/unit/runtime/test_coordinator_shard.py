@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from ottla.core.controller.image import PartitionImage
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import ApiError, ErrorCode, StorageError
-from tests.unit.runtime.counting import Add, Break, Count, CountingBroker, Get, WaitFor
+from tests.unit.runtime.counting import NODE_ID, Add, Break, Count, CountingBroker, Get, WaitFor
 
 FLUSHED = TopicConfig(cleanup_compact=True, cleanup_delete=False, flush_messages=1)
 KEY = "group"
@@ -179,8 +180,10 @@ def test_a_failed_append_fails_all_its_answers(
 def test_too_few_replicas_are_no_reason_to_write(tmp_path: Path) -> None:
     async def scenario() -> None:
         broker = CountingBroker(tmp_path, topic_config=TopicConfig(cleanup_compact=True, min_insync_replicas=2))
-        coordinators = broker.start()
+        broker.take(PartitionImage(replicas=(NODE_ID, 2), isr=(NODE_ID,), leader=NODE_ID))
+        coordinators = broker.coordinators
         assert code_of(lambda: coordinators.submit(KEY, Add("a"))) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert broker.partition().log.log_end_offset == 0
 
     run(scenario)
 

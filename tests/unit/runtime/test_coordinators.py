@@ -246,3 +246,113 @@ def test_then_maps_at_once_or_later() -> None:
 
     assert then(Count("a", 1), lambda count: count.value) == 1
     run(scenario)
+
+
+def replicated(leader: int = NODE_ID, epoch: int = 0, partition_epoch: int = 0) -> PartitionImage:
+    return PartitionImage(
+        replicas=(NODE_ID, 2),
+        isr=(NODE_ID, 2),
+        leader=leader,
+        leader_epoch=epoch,
+        partition_epoch=partition_epoch,
+    )
+
+
+def follower_has(broker: CountingBroker, offset: int) -> None:
+    """Broker 2 has everything below `offset`; its registration is of no importance here."""
+    broker.partition().follower_fetched(2, -1, offset, 0, broker.table.neighbours.now_ms())
+
+
+def test_answers_wait_until_the_followers_have_what_they_rest_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = CountingBroker(tmp_path)
+        broker.take(replicated())
+        added = asyncio.ensure_future(awaited(broker.coordinators.submit(KEY, Add("a"))))
+        seen = asyncio.ensure_future(awaited(broker.coordinators.submit(KEY, Get("a"))))
+        follower_has(broker, 0)
+        await asyncio.sleep(0)
+        assert not added.done()
+        assert not seen.done()
+        follower_has(broker, 1)
+        assert (await added, await seen) == (1, 1)
+        assert broker.coordinators.submit(KEY, Get("a")) == 1
+
+    run(scenario)
+
+
+def test_who_waits_for_a_leader_that_is_none_any_more_hears_of_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = CountingBroker(tmp_path)
+        broker.take(replicated())
+        added = asyncio.ensure_future(awaited(broker.coordinators.submit(KEY, Add("a"))))
+        await asyncio.sleep(0)
+        broker.take(replicated(leader=2, epoch=1, partition_epoch=1))
+        with pytest.raises(ApiError) as refused:
+            await added
+        assert refused.value.code is ErrorCode.NOT_COORDINATOR
+        assert code_of(lambda: broker.coordinators.submit(KEY, Get("a"))) is ErrorCode.NOT_COORDINATOR
+        assert await broker.coordinators.broadcast(lambda: Get("a")) == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_coordinator_that_comes_back_reads_its_log_anew(tmp_path: Path, is_seen: bool) -> None:
+    """Also if the metadata that made another broker the leader came together with what took that back."""
+
+    async def scenario() -> None:
+        broker = CountingBroker(tmp_path)
+        broker.take(replicated())
+        coordinators = broker.coordinators
+        added = asyncio.ensure_future(awaited(coordinators.submit(KEY, Add("a"))))
+        await asyncio.sleep(0)
+        if is_seen:
+            broker.take(replicated(leader=2, epoch=1, partition_epoch=1))
+        broker.take(replicated(epoch=2, partition_epoch=2))
+        with pytest.raises(ApiError):
+            await added
+        assert code_of(lambda: coordinators.submit(KEY, Get("a"))) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await coordinators.loaded()
+        assert len(broker.shards) == 2
+        seen = asyncio.ensure_future(awaited(coordinators.submit(KEY, Get("a"))))
+        await asyncio.sleep(0)
+        assert not seen.done()  # It is in the leader's log, and not yet committed.
+        follower_has(broker, 1)
+        assert await seen == 1
+        assert coordinators.active[0].epoch == 2
+
+    run(scenario)
+
+
+def test_a_lone_replica_goes_on_in_a_new_epoch(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = CountingBroker(tmp_path)
+        broker.start()
+        broker.coordinators.submit(KEY, Add("a"))
+        broker.take(PartitionImage(replicas=(NODE_ID,), isr=(NODE_ID,), leader=NODE_ID, leader_epoch=3))
+        assert broker.coordinators.submit(KEY, Get("a")) == 1
+        assert (len(broker.shards), broker.coordinators.active[0].epoch) == (1, 3)
+
+    run(scenario)
+
+
+def test_a_guard_falls_with_the_marker(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = CountingBroker(tmp_path)
+        broker.start()
+        check = broker.coordinators.guard(KEY, 7, 0)
+        check()
+        broker.partition().append_marker(7, 0, 0, committed=True, now_ms=1)
+        assert code_of(check) is ErrorCode.INVALID_TXN_STATE
+        check = broker.coordinators.guard(KEY, 7, 0)
+        check()
+        broker.partition().append_marker(7, 5, 0, committed=True, now_ms=1)
+        assert code_of(broker.coordinators.guard(KEY, 7, 0)) is ErrorCode.INVALID_PRODUCER_EPOCH
+        broker.take(replicated(leader=2, epoch=1, partition_epoch=1))
+        assert code_of(broker.coordinators.guard(KEY, 7, 0)) is ErrorCode.NOT_COORDINATOR
+
+    run(scenario)
+
+
+async def awaited(answer: int | Awaitable[int]) -> int:
+    return answer if isinstance(answer, int) else await answer

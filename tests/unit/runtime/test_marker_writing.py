@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Mapping
+from uuid import UUID
 
+import pytest
+
+from ottla.core.controller.image import PartitionImage, TopicImage
 from ottla.core.transactions.commands import PendingMarkers
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from ottla.runtime import marker_writing
 from ottla.runtime.marker_writing import PARTITIONS_PER_TURN_MAX, Marker, MarkerWriter, Results
 from ottla.wire.records import iterate
 from tests.unit.log.support import read_all
-from tests.unit.runtime.hosted import TOPIC, Hosted, run
+from tests.unit.runtime.hosted import NODE_ID, TOPIC, Hosted, run
 
 
 class Groups:
@@ -153,3 +159,57 @@ def test_a_coordinator_here_needs_no_network() -> None:
     assert at_once(writer_of(hosted).send(pending, 3)) == {tps(0)[0]: ErrorCode.NONE}
     (producer,) = hosted.partition().log.producers.active_producers()
     assert (producer.epoch, producer.coordinator_epoch, producer.transaction_first_offset) == (1, 3, None)
+
+
+def test_a_marker_with_followers_counts_when_they_have_it() -> None:
+    hosted = replicated_hosted()
+
+    async def story() -> None:
+        results = writer_of(hosted).write(Marker(7, 0, 5, True), tps(0))
+        assert isinstance(results, Awaitable)
+        writing = asyncio.ensure_future(_awaited(results))
+        await asyncio.sleep(0)
+        assert not writing.done()
+        hosted.partition().follower_fetched(2, -1, 1, 0, hosted.table.neighbours.now_ms())
+        assert await writing == {TopicPartition(TOPIC, 0): ErrorCode.NONE}
+
+    run(story)
+
+
+def test_a_marker_that_followers_do_not_take_is_to_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marker_writing, "COMMIT_MS_MAX", 10)
+    hosted = replicated_hosted()
+
+    async def story() -> None:
+        results = await _awaited(writer_of(hosted).write(Marker(7, 0, 5, True), tps(0)))
+        assert results == {TopicPartition(TOPIC, 0): ErrorCode.REQUEST_TIMED_OUT}
+        writing = asyncio.ensure_future(_awaited(writer_of(hosted).write(Marker(7, 0, 5, True), tps(0))))
+        await asyncio.sleep(0)
+        hosted.table.host(topic_led_by(2, leader_epoch=1), TopicConfig())
+        assert await writing == {TopicPartition(TOPIC, 0): ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+    run(story)
+
+
+def test_a_marker_needs_replicas_in_sync() -> None:
+    hosted = replicated_hosted(TopicConfig(min_insync_replicas=2), isr=(NODE_ID,))
+    results = at_once(writer_of(hosted).write(Marker(7, 0, 5, True), tps(0)))
+    assert results == {TopicPartition(TOPIC, 0): ErrorCode.NOT_ENOUGH_REPLICAS}
+    assert hosted.partition().log.log_end_offset == 0
+
+
+def replicated_hosted(config: TopicConfig | None = None, isr: tuple[int, ...] = (NODE_ID, 2)) -> Hosted:
+    hosted = Hosted({"other": TopicConfig()})
+    hosted.table.host(topic_led_by(NODE_ID, isr), config or TopicConfig())
+    return hosted
+
+
+def topic_led_by(leader: int, isr: tuple[int, ...] = (NODE_ID, 2), leader_epoch: int = 0) -> TopicImage:
+    state = PartitionImage(
+        replicas=(NODE_ID, 2), isr=isr, leader=leader, leader_epoch=leader_epoch, partition_epoch=leader_epoch
+    )
+    return TopicImage(TOPIC, UUID(int=500), (state,))
+
+
+async def _awaited(results: Results | Awaitable[Results]) -> Results:
+    return results if isinstance(results, Mapping) else await results

@@ -22,6 +22,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "broker_id": st.integers(-1, 2**31 - 1),
     "partition_id": st.integers(0, 2**31 - 1),
     "leader": st.integers(-1, 2**31 - 1),
+    "leader_recovery_state": st.integers(0, 1),
     "leader_epoch": st.integers(0, 2**31 - 1),
     "partition_epoch": st.integers(0, 2**31 - 1),
     "broker_epoch": st.integers(-1, 2**63 - 1),

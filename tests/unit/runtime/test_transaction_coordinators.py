@@ -303,3 +303,53 @@ def test_verification_says_what_is_part_of_the_transaction(tmp_path: Path) -> No
         assert refused.value.code is ErrorCode.TRANSACTION_ABORTABLE
 
     run(scenario)
+
+
+class Elsewhere:
+    """The coordinators of another broker: what they say of each partition, or None for what is coordinated here."""
+
+    def __init__(self, says: dict[TopicPartition, ErrorCode] | ApiError | None) -> None:
+        self.says = says
+        self.asked: list[tuple[Any, ...]] = []
+
+    def verify(self, *question: Any, add: bool) -> Any:
+        self.asked.append((*question, add))
+        return None if self.says is None else self._say()
+
+    async def _say(self) -> dict[TopicPartition, ErrorCode]:
+        assert self.says is not None
+        if isinstance(self.says, ApiError):
+            raise self.says
+        return self.says
+
+
+def test_a_coordinator_elsewhere_is_asked_and_believed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = TransactionBroker(tmp_path)
+        transactions = await broker.begin()
+        a, b = TopicPartition("data", 0), TopicPartition("data", 1)
+        abortable = ErrorCode.TRANSACTION_ABORTABLE
+
+        async def asked(says: dict[TopicPartition, ErrorCode] | ApiError) -> Any:
+            elsewhere = Elsewhere(says)
+            transactions._remote = cast(Any, elsewhere)
+            answer = transactions.verify("tx", 7, 3, [a, b], add=True)
+            assert isinstance(answer, Awaitable)
+            assert elsewhere.asked == [(0, "tx", 7, 3, [a, b], True)]
+            return await answer
+
+        assert await asked({a: ErrorCode.NONE, b: ErrorCode.NONE}) is None
+        assert await asked({a: ErrorCode.NONE, b: abortable}) == {a: ErrorCode.NONE, b: abortable}
+        concurrent = ErrorCode.CONCURRENT_TRANSACTIONS
+        with pytest.raises(ApiError) as refused:
+            await asked({a: concurrent, b: concurrent})
+        assert refused.value.code is concurrent
+        with pytest.raises(ApiError) as refused:
+            await asked(ApiError(ErrorCode.NETWORK_EXCEPTION))
+        assert refused.value.code is ErrorCode.NETWORK_EXCEPTION
+        transactions._remote = cast(Any, Elsewhere(None))
+        with pytest.raises(ApiError) as refused:
+            transactions.verify("tx", 7, 3, [a], add=False)
+        assert refused.value.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+    run(scenario)

@@ -16,6 +16,7 @@ from ottla.model.configs.resolve import BrokerConfig, TopicConfig
 from ottla.model.ids import TopicPartition
 from ottla.runtime.fetch_sessions import FetchSessions
 from ottla.runtime.metrics import Metrics
+from ottla.runtime.neighbours import Neighbours
 from ottla.runtime.partition import Partition
 from ottla.runtime.partitions import PartitionTable
 from ottla.runtime.quorum import QuorumDescription, QuorumReplica
@@ -45,7 +46,7 @@ class BrokerState:
         self.logs_opened: list[tuple[str, int]] = []
         self.quorum_leader = NODE_ID
         self.directory_by_topic: dict[str, object] = {}
-        table = PartitionTable(NODE_ID, self._open_log, lambda _error: False)
+        table = PartitionTable(NODE_ID, self._open_log, lambda _error: False, Neighbours(SystemClock().monotonic))
         clock = SystemClock()
         self.groups, self.transactions = made_up("__consumer_offsets"), made_up("__transaction_state")
         self.services = cast(
@@ -109,7 +110,17 @@ class BrokerState:
 
     def _open_log(self, found: Partition, _config: TopicConfig) -> PartitionLog:
         self.logs_opened.append((found.topic, found.index))
-        log = FakeLog(log_start_offset=0, log_end_offset=0, size_bytes=0, segments=[None], producers=ProducerStates())
+        log = FakeLog(
+            log_start_offset=0,
+            log_end_offset=0,
+            recovery_point=0,
+            flush_messages=1 << 62,
+            flush_due=lambda: False,
+            size_bytes=0,
+            segments=[None],
+            producers=ProducerStates(),
+            epochs=SimpleNamespace(assign=lambda _epoch, _offset: None),
+        )
         return cast(PartitionLog, log)
 
     def _directory_of(self, tp: TopicPartition) -> object:

@@ -1,0 +1,90 @@
+"""What a follower's fetch gets, and which follower a consumer is sent to.
+
+What an editor must keep true: a follower's fetch counts only after the leader epoch, the epoch of the follower's last
+batch and the offset have been checked. A follower whose log has parted from this one has the offsets, not the records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.core.replication.quota import is_throttled
+from ottla.wire.fetch_types import EpochEndOffset, PartitionData
+
+if TYPE_CHECKING:
+    from ottla.log.partition_log import PartitionLog
+    from ottla.model.chunks import FileSlice
+    from ottla.runtime.fetch_sessions import FetchedPartition
+    from ottla.runtime.partition import Partition
+
+
+def follower_data(
+    fetched: FetchedPartition, partition: Partition, room: int, now_ms: int, *, at_least_one: bool
+) -> PartitionData:
+    """The answer to a follower, for one partition that is led here. ApiError: what is wrong with its question."""
+    partition.check_leader_epoch(fetched.current_leader_epoch)
+    log = partition.log_or_none or partition.log
+    start_offset = log.log_start_offset
+    if fetched.last_fetched_epoch >= 0:
+        diverging = divergence(fetched, log)
+        if diverging is not None:
+            return PartitionData(
+                fetched.index,
+                0,
+                partition.high_watermark,
+                partition.last_stable_offset,
+                start_offset,
+                diverging_epoch=diverging,
+            )
+    max_bytes = fetched.max_bytes if fetched.max_bytes < room else room
+    records = log.read(fetched.fetch_offset, max_bytes, log.log_end_offset, at_least_one)
+    if records is not None and partition.throttled_replicas:
+        records = _throttled(fetched, partition, records, now_ms)
+    if fetched.is_uncounted:
+        session = fetched.session
+        fetched.is_uncounted = False
+        partition.follower_fetched(
+            session.replica_id, session.replica_epoch, fetched.fetch_offset, fetched.log_start_offset, now_ms
+        )
+    high_watermark = partition.high_watermark
+    return PartitionData(fetched.index, 0, high_watermark, high_watermark, start_offset, None, -1, records)
+
+
+def _throttled(fetched: FetchedPartition, partition: Partition, records: FileSlice, now_ms: int) -> FileSlice | None:
+    """The records, unless the quota is spent; who is in sync gets them all the same, and they count."""
+    if not is_throttled(partition.throttled_replicas, partition.index, partition.leader_id):
+        return records
+    quota = partition.neighbours.leader_quota
+    if fetched.session.replica_id not in partition.isr and quota.wait_ms(now_ms):
+        return None
+    quota.record(records.length, now_ms)
+    return records
+
+
+def divergence(fetched: FetchedPartition, log: PartitionLog) -> EpochEndOffset | None:
+    """Where this log parted from what the fetcher has, if it did."""
+    epoch, end_offset = log.epochs.end_offset_for(fetched.last_fetched_epoch, log.log_end_offset)
+    if epoch < fetched.last_fetched_epoch or end_offset < fetched.fetch_offset:
+        return EpochEndOffset(epoch, end_offset)
+    return None
+
+
+def closest_replica(rack: str, fetch_offset: int, partition: Partition) -> int:
+    """The in-sync follower in the consumer's rack that has most; -1 if the leader is as close as any."""
+    replication, brokers = partition.replication, partition.neighbours.brokers
+    leader = brokers.get(partition.leader_id)
+    if replication is None or (leader is not None and leader.rack == rack):
+        return -1
+    best, best_end = -1, -1
+    for replica in partition.isr:
+        follower, broker = replication.followers.get(replica), brokers.get(replica)
+        if (
+            follower is not None
+            and broker is not None
+            and broker.rack == rack
+            and broker.active
+            and follower.log_start_offset <= fetch_offset <= follower.end_offset
+            and follower.end_offset > best_end
+        ):
+            best, best_end = replica, follower.end_offset
+    return best

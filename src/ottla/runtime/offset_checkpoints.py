@@ -1,0 +1,122 @@
+"""What is stored of each partition's offsets: recovery point, log start and high watermark, in a file per directory.
+
+What an editor must keep true:
+- The files of a directory are written by one at a time, and what is written is looked up once it is one's turn: what
+  was looked up before may be too high by then, because a log was cut.
+- A log is cut while one holds the turn (`lowered`), after the lower offsets are on the medium. Else the next checkpoint
+  may store how high the log was, and after a crash the log seems to have lost what was safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeAlias
+
+from ottla.log.directory import LogDirectory
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.runtime.partition import Partition
+    from ottla.runtime.world import World
+
+Offsets: TypeAlias = dict[TopicPartition, int]
+
+
+class OffsetCheckpoints:
+    """The checkpoint files of all log directories."""
+
+    __slots__ = ("_directory_of", "_locks", "_world")
+
+    def __init__(self, world: World, directory_of: Callable[[TopicPartition], LogDirectory | None]) -> None:
+        self._world = world
+        self._directory_of = directory_of
+        self._locks: dict[LogDirectory, asyncio.Lock] = {}
+
+    def turn(self, directory: LogDirectory) -> asyncio.Lock:
+        """Held by whoever writes the files of a directory, or changes what they speak of."""
+        lock = self._locks.get(directory)
+        if lock is None:
+            lock = self._locks[directory] = asyncio.Lock()
+        return lock
+
+    async def store(self, partitions: Iterable[Partition]) -> None:
+        """Store recovery points and log starts of the partitions that are open."""
+        for directory, there in self._by_directory(partitions):
+            async with self.turn(directory):
+                recovery_points: Offsets = {}
+                log_starts: Offsets = {}
+                for partition in self._still_in(directory, there):
+                    opened, tp = partition.log_or_none, partition.topic_partition
+                    if opened is None:
+                        continue
+                    recovery_points[tp] = opened.recovery_point
+                    if opened.log_start_offset > opened.segments[0].base_offset or tp in directory.log_start_offsets:
+                        log_starts[tp] = opened.log_start_offset
+                await self._write(directory, recovery_points, log_starts, {})
+
+    async def store_log_start(self, partition: Partition) -> None:
+        """Return when the partition's start is on disk."""
+        tp = partition.topic_partition
+        directory = self._directory_of(tp)
+        if directory is None:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} is in no log directory")
+        async with self.turn(directory):
+            await self._write(directory, {}, {tp: partition.log.log_start_offset}, {})
+
+    async def store_high_watermarks(self, partitions: Iterable[Partition]) -> None:
+        """Store those of replicated partitions that are open; a sole replica's is the end of its log."""
+        replicated = [partition for partition in partitions if len(partition.replicas) > 1]
+        for directory, there in self._by_directory(replicated):
+            async with self.turn(directory):
+                marks = {
+                    partition.topic_partition: partition.high_watermark
+                    for partition in self._still_in(directory, there)
+                    if partition.log_or_none is not None
+                }
+                await self._write(directory, {}, {}, marks)
+
+    def stored_high_watermark(self, tp: TopicPartition) -> int:
+        """The high watermark as it was stored last; 0 if it was not."""
+        directory = self._directory_of(tp)
+        return 0 if directory is None else directory.high_watermarks.get(tp, 0)
+
+    @asynccontextmanager
+    async def lowered(self, partition: Partition, offset: int) -> AsyncIterator[None]:
+        """Cut the partition's log at `offset` in here: what is stored is not above it, and stays so."""
+        tp = partition.topic_partition
+        directory = self._directory_of(tp)
+        if directory is None:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} is in no log directory")
+        async with self.turn(directory):
+            points = {tp: offset} if directory.recovery_points.get(tp, 0) > offset else {}
+            starts = {tp: offset} if directory.log_start_offsets.get(tp, 0) > offset else {}
+            await self._write(directory, points, starts, {})
+            yield
+
+    async def _write(self, directory: LogDirectory, points: Offsets, starts: Offsets, marks: Offsets) -> None:
+        if not (points or starts or marks):
+            return
+
+        def write() -> None:  # runs in a thread
+            directory.checkpoint(recovery_points=points, log_start_offsets=starts, high_watermarks=marks)
+
+        await self._world.offload.run(write)
+
+    def _by_directory(self, partitions: Iterable[Partition]) -> list[tuple[LogDirectory, list[Partition]]]:
+        found: dict[LogDirectory, list[Partition]] = {}
+        for partition in partitions:
+            if partition.log_or_none is not None:
+                directory = self._directory_of(partition.topic_partition)
+                if directory is not None and directory.online:
+                    found.setdefault(directory, []).append(partition)
+        return list(found.items())
+
+    def _still_in(self, directory: LogDirectory, partitions: Iterable[Partition]) -> Iterable[Partition]:
+        return (
+            partition
+            for partition in partitions
+            if not partition.gone and self._directory_of(partition.topic_partition) is directory
+        )

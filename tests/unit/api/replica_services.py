@@ -1,0 +1,56 @@
+"""What handlers see at one broker of a cluster that replicates inside a test."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from types import SimpleNamespace
+from typing import cast
+from uuid import UUID
+
+from ottla.api.context import RequestContext, Services
+from ottla.core.controller.image import BrokerImage, MetadataImage
+from ottla.core.controller.records import BrokerEndpoint
+from ottla.runtime.fetch_sessions import FetchSessions
+from ottla.runtime.fetching import Fetches
+from ottla.runtime.metrics import Metrics
+from tests.unit.runtime.replicas import Cluster
+
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+
+
+def services(cluster: Cluster, node_id: int = 1) -> Services:
+    replica = cluster.replicas[node_id]
+
+    async def delete_records(partition: object, offset: int) -> int:
+        await asyncio.sleep(0)
+        own = replica.table.hosted("orders", 0)
+        own.log.delete_records_before(offset)
+        own.grown()
+        return own.log.log_start_offset
+
+    return cast(
+        Services,
+        SimpleNamespace(
+            world=replica.world,
+            node_id=node_id,
+            cluster_id=CLUSTER_ID,
+            config=replica.config,
+            image=MetadataImage(cluster_id=CLUSTER_ID, brokers={n: broker(n) for n in cluster.replicas}),
+            partitions=replica.table,
+            appender=replica.appender,
+            fetches=Fetches(replica.table, asyncio.get_running_loop()),
+            sessions=FetchSessions(10, random.Random(1)),
+            metrics=Metrics(),
+            maintenance=SimpleNamespace(delete_records=delete_records),
+        ),
+    )
+
+
+def context(made: Services, api_key: int, version: int) -> RequestContext:
+    return RequestContext(made, api_key, version, 7, "c", "10.0.0.1", "PLAINTEXT")
+
+
+def broker(node_id: int) -> BrokerImage:
+    endpoint = BrokerEndpoint("PLAINTEXT", f"host-{node_id}", 9092, 0)
+    return BrokerImage(id=node_id, epoch=100 + node_id, incarnation_id=UUID(int=node_id), endpoints=(endpoint,))

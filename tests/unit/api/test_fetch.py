@@ -1,0 +1,113 @@
+"""Fetches of followers as they come over the wire, and what consumers are told where another broker leads."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ottla.api import fetch
+from ottla.api.context import Services
+from ottla.api.deferred import Deferred
+from ottla.model.chunks import FileSlice
+from ottla.model.errors import ErrorCode
+from ottla.wire.fetch_client import FetchResponse, encode_request, parse_response
+from ottla.wire.fetch_types import FetchPartition, FetchRequest
+from ottla.wire.fields import TopicKey
+from tests.unit.api.replica_services import CLUSTER_ID, context, services
+from tests.unit.runtime.hosted import run
+from tests.unit.runtime.replicas import TOPIC_ID, Cluster
+
+VERSION = 17
+HEADER_BYTES = 5
+LEADER_EPOCH = 5
+
+
+def ask(
+    made: Services,
+    offset: int | None,
+    *,
+    replica: int = -1,
+    life: int = -1,
+    session: tuple[int, int] = (0, 0),
+    cluster_id: str | None = None,
+    leader_epoch: int = LEADER_EPOCH,
+    wait_ms: int = 0,
+    rack: str = "",
+) -> FetchResponse | Deferred:
+    wanted: list[tuple[TopicKey, list[FetchPartition]]] = (
+        [] if offset is None else [(TOPIC_ID, [FetchPartition(0, leader_epoch, offset, -1, 0, 1 << 20)])]
+    )
+    request = FetchRequest(replica, wait_ms, 1, 1 << 20, 0, *session, wanted, [], rack, cluster_id, life, {})
+    answer = fetch.handle(context(made, 1, VERSION), memoryview(encode_request(VERSION, request)), 0)
+    return answer if isinstance(answer, Deferred) else parsed(answer)
+
+
+def parsed(chunks: list[bytes | bytearray | memoryview | FileSlice]) -> FetchResponse:
+    parts = [c.file.pread(c.length, c.position) if isinstance(c, FileSlice) else bytes(c) for c in chunks]
+    return parse_response(memoryview(b"".join(parts)), HEADER_BYTES, VERSION)
+
+
+def answered(answer: FetchResponse | Deferred) -> FetchResponse:
+    if isinstance(answer, Deferred):
+        assert answer.done
+        return parsed(answer.chunks)
+    return answer
+
+
+def test_a_followers_session_moves_the_high_watermark() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(2)
+        made = services(cluster)
+        cluster.produce()
+        first = answered(ask(made, 0, replica=2, life=102))
+        assert first.session_id > 0
+        (data,) = first.topics[0][1]
+        assert data.records is not None
+        second = ask(made, 1, replica=2, life=102, session=(first.session_id, 1), wait_ms=60_000)
+        assert cluster.leader.high_watermark == 1
+        assert isinstance(second, Deferred)
+        cluster.produce()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        (data,) = answered(second).topics[0][1]
+        assert (data.high_watermark, data.records is None) == (1, False)
+        other = answered(ask(made, None, replica=2, life=103, session=(first.session_id, 2)))
+        assert other.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    run(scenario)
+
+
+def test_an_older_life_and_another_cluster_are_refused() -> None:
+    async def scenario() -> None:
+        made = services(Cluster(2))
+        assert answered(ask(made, 0, replica=2, life=101)).error_code == ErrorCode.STALE_BROKER_EPOCH
+        other = ask(made, 0, replica=2, life=102, cluster_id="other")
+        assert answered(other).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+        same = ask(made, 0, replica=2, life=102, cluster_id=CLUSTER_ID)
+        assert answered(same).error_code == 0
+
+    run(scenario)
+
+
+def test_a_consumer_with_an_old_epoch_learns_who_leads_and_where() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(2)
+        made = services(cluster)
+        cluster.change(leader=2)
+        cluster.publish()
+        answer = answered(ask(made, 0, session=(0, -1)))
+        (data,) = answer.topics[0][1]
+        assert (data.error_code, data.current_leader) == (ErrorCode.FENCED_LEADER_EPOCH, (2, 6))
+        assert [endpoint[:3] for endpoint in answer.node_endpoints] == [(2, "host-2", 9092)]
+
+    run(scenario)
+
+
+def test_a_consumer_that_names_its_rack_reads_here_unless_told_otherwise() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(2)
+        cluster.produce()
+        cluster.catch_up()
+        (data,) = answered(ask(services(cluster), 0, session=(0, -1), rack="a")).topics[0][1]
+        assert data.records is not None
+
+    run(scenario)

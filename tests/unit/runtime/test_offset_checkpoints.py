@@ -1,0 +1,79 @@
+"""What is stored of a partition's offsets is never higher than what is there."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ottla.model.ids import TopicPartition
+from tests.unit.log.support import append, batch_of
+from tests.unit.runtime.leader_stub import TOPIC, Following, LeaderStub
+from tests.unit.runtime.test_replica_fetcher import run
+
+TP = TopicPartition(TOPIC, 0)
+
+
+def filled() -> Following:
+    following = Following(LeaderStub())
+    log = following.log()
+    for _ in range(10):
+        append(log, batch_of(1))
+    log.sync_until(10)
+    log.mark_flushed(10)
+    return following
+
+
+def test_high_watermarks_are_there_after_a_restart() -> None:
+    async def scenario() -> None:
+        following = filled()
+        following.partition().append_as_follower(memoryview(b""), 7, 0)
+        await following.directories.checkpoints.store_high_watermarks(following.table)
+        assert following.directories.checkpoints.stored_high_watermark(TP) == 7
+        assert following.disk.read("/data/replication-offset-checkpoint") == b"0\n1\norders 0 7\n"
+        partition = following.partition()
+        partition.log_or_none, partition.high_watermark = None, 0
+        assert partition.log.log_end_offset == 10
+        assert partition.high_watermark == 7
+
+    run(scenario)
+
+
+def test_a_checkpoint_that_waits_while_a_log_is_cut_stores_what_is_left() -> None:
+    async def scenario() -> None:
+        following = filled()
+        partition, checkpoints = following.partition(), following.directories.checkpoints
+        await checkpoints.store([partition])
+        assert following.directories.online[0].recovery_points[TP] == 10
+        async with checkpoints.lowered(partition, 4):
+            assert following.directories.online[0].recovery_points[TP] == 4
+            waiting = asyncio.ensure_future(checkpoints.store([partition]))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            partition.truncate_to(4)
+        await waiting
+        assert following.disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\norders 0 4\n"
+
+    run(scenario)
+
+
+def test_a_start_above_the_cut_is_lowered_too() -> None:
+    async def scenario() -> None:
+        following = filled()
+        following.log().delete_records_before(8)
+        await following.directories.store_log_start(following.partition())
+        async with following.directories.checkpoints.lowered(following.partition(), 4):
+            pass
+        assert following.directories.online[0].log_start_offsets[TP] == 4
+
+    run(scenario)
+
+
+def test_who_is_gone_is_not_stored() -> None:
+    async def scenario() -> None:
+        following = filled()
+        partition = following.partition()
+        following.table.drop(partition.topic_id)
+        await following.directories.checkpoints.store([partition])
+        await following.directories.checkpoints.store_high_watermarks([partition])
+        assert following.directories.online[0].recovery_points == {}
+
+    run(scenario)
