@@ -1,7 +1,8 @@
 // Command load puts raw protocol load on one broker and prints what it saw as one JSON object.
 //
 // A client library would be what is measured: it compresses, batches, keeps metadata and spends more than the broker does.
-// This program sends frames that were made before the clock started, to a broker that leads every partition.
+// This program sends frames that were made before the clock started. Produce finds the leaders of a cluster; all else is
+// asked of the one broker that is named, which leads every partition.
 //
 //	load produce  -addr HOST:PORT -topic T -partitions 4 -connections 32 -in-flight 1 -seconds 4
 //	load fetch    -addr HOST:PORT -topic T -partitions 4 -fetch-bytes 1048576 -seconds 3

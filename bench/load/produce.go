@@ -6,14 +6,20 @@ import (
 	"time"
 )
 
-// produce sends the same batch again and again, in-flight requests on each connection, and counts answers.
+// produce sends the same batch again and again to each partition's leader, in-flight requests on each connection, and
+// counts answers.
 func produce(o options) (map[string]float64, error) {
 	records := batch(o.batchRecords, o.recordBytes)
+	addresses, err := leaders(o)
+	if err != nil {
+		return nil, err
+	}
 	deadline := time.Now().Add(o.duration)
 	var produced atomic.Int64
 	seen, err := onConnections(o.connections, func(index int, l *latencies) error {
-		frame := produceFrame(o.topic, int32(index%o.partitions), int16(o.acks), records)
-		return produceOn(o, frame, deadline, &produced, l)
+		partition := index % o.partitions
+		frame := produceFrame(o.topic, int32(partition), int16(o.acks), records)
+		return produceOn(o, addresses[partition], frame, deadline, &produced, l)
 	})
 	if err != nil {
 		return nil, err
@@ -40,8 +46,8 @@ func produceFrame(topic string, partition int32, acks int16, records []byte) []b
 	return m.finish()
 }
 
-func produceOn(o options, frame []byte, deadline time.Time, produced *atomic.Int64, l *latencies) error {
-	conn, err := dial(o.addr)
+func produceOn(o options, addr string, frame []byte, deadline time.Time, produced *atomic.Int64, l *latencies) error {
+	conn, err := dial(addr)
 	if err != nil {
 		return err
 	}

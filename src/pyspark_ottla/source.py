@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from pyspark_ottla.options import batch_options, stream_options
+from pyspark_ottla.options import OptionError, batch_options, stream_options
 from pyspark_ottla.schema import check_schema, source_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 
@@ -47,3 +52,21 @@ class DefaultSource(DataSource):
         options = stream_options(self.options)
         check_schema(schema, include_headers=options.include_headers)
         return StreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from pyspark_ottla.sink_options import Delivery, check_sink_schema, sink_options
+        from pyspark_ottla.writer import BatchWriter
+
+        options = sink_options(self.options, Delivery.AT_LEAST_ONCE)
+        check_sink_schema(schema, options.topic)
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten: use mode append")
+        return BatchWriter(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from pyspark_ottla.sink_options import Delivery, check_sink_schema, sink_options
+        from pyspark_ottla.stream_writer import StreamWriter
+
+        options = sink_options(self.options, Delivery.EXACTLY_ONCE)
+        check_sink_schema(schema, options.topic)
+        return StreamWriter(options)

@@ -16,7 +16,7 @@ from typing import Self
 START_SECONDS_MAX = 20.0
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["ottla.broker", "ottla.logs"])
+_context.set_forkserver_preload(["ottla.broker_process", "ottla.logs"])
 
 
 def free_port() -> int:
@@ -27,7 +27,7 @@ def free_port() -> int:
 
 
 def _serve(data: str, port: int, properties: dict[str, str], log_path: str) -> None:
-    from ottla.broker import BrokerOptions, run_broker
+    from ottla.broker_process import BrokerOptions, run_broker
     from ottla.logs import configure
 
     configure("console", "info")
@@ -57,11 +57,19 @@ class BrokerProcess:
         assert self._process.pid is not None
         return self._process.pid
 
-    def start(self) -> None:
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.is_alive()
+
+    def begin(self) -> BaseProcess:
+        """Start the process and wait for nothing."""
         arguments = (str(self.data), self.port, self.properties, str(self.log_path))
-        process = _context.Process(target=_serve, args=arguments)
+        process = self._process = _context.Process(target=_serve, args=arguments)
         process.start()
-        self._process = process
+        return process
+
+    def start(self) -> None:
+        process = self.begin()
         deadline = time.monotonic() + START_SECONDS_MAX
         while not self._answers():
             assert process.is_alive(), f"the broker ended: {self.log_path.read_text()[-2000:]}"
@@ -82,11 +90,18 @@ class BrokerProcess:
         os.kill(self.pid, signal.SIGTERM)
         return self._join()
 
+    def wait(self) -> int:
+        """The exit code of a broker that ends by itself."""
+        return self._join()
+
     def _join(self) -> int:
         process, self._process = self._process, None
         assert process is not None
         process.join(30)
-        assert process.exitcode is not None, "the broker did not end within 30 s"
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+            raise AssertionError("the broker did not end within 30 s")
         return process.exitcode
 
     def __enter__(self) -> Self:

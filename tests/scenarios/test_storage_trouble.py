@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.broker import Broker, new_event_loop
+from ottla.broker import Broker
+from ottla.broker_process import new_event_loop
 from ottla.client.admin import Admin
 from ottla.client.errors import ClientError
 from ottla.embed import ServerError

@@ -6,18 +6,19 @@ from dataclasses import asdict
 
 import typer
 
+from ottla.cli import cluster_decommission, cluster_elect, cluster_health, cluster_quorum, cluster_reassign
+from ottla.cli.cluster_health import quorum_or_none
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, OutputOption, chosen_output, connect
 from ottla.cli.output import size_text, write_json, write_pairs, write_rows
 from ottla.client.admin import Admin
 from ottla.client.descriptions import ClusterDescription, LogDirectory, Quorum
-from ottla.client.errors import BrokerError, UnsupportedVersionError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="markdown")
 
 
 @app.callback()
 def cluster() -> None:
-    """Show the cluster."""
+    """Show the cluster, and change who does what in it."""
 
 
 @app.command(epilog="`ottla cluster info`  \n`ottla cluster info --bootstrap kafka:9092 --output json`")
@@ -28,7 +29,7 @@ def info(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: OutputOption = None) 
         described = admin.describe_cluster()
         topics = admin.list_topics()
         directories = admin.describe_log_dirs()
-        quorum = _quorum(admin)
+        quorum = quorum_or_none(admin)
     if chosen is Output.JSON:
         write_json(_as_json(described, quorum, directories))
         return
@@ -39,6 +40,7 @@ def info(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: OutputOption = None) 
             "cluster id": described.cluster_id,
             "controller": described.controller_id,
             "brokers": len(described.brokers),
+            "fenced brokers": [broker.node_id for broker in described.fenced],
             "topics": len(topics),
             "partitions": partitions,
             "without leader": partitions - led,
@@ -47,7 +49,7 @@ def info(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: OutputOption = None) 
         },
         chosen,
     )
-    write_rows(_broker_rows(described), ("broker", "address", "rack"), chosen)
+    write_rows(_broker_rows(described), ("broker", "address", "rack", "state"), chosen)
     write_rows(
         _directory_rows(directories, readable=chosen is Output.TABLE),
         ("broker", "log directory", "replicas", "size", "free", "state"),
@@ -55,11 +57,14 @@ def info(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: OutputOption = None) 
     )
 
 
-def _quorum(admin: Admin) -> Quorum | None:
-    try:
-        return admin.describe_quorum()
-    except (BrokerError, UnsupportedVersionError):
-        return None  # a cluster with ZooKeeper has none
+app.command(epilog=cluster_health.EPILOG)(cluster_health.health)
+app.command(epilog=cluster_quorum.QUORUM_EPILOG)(cluster_quorum.quorum)
+app.command(epilog=cluster_reassign.EPILOG)(cluster_reassign.reassign)
+app.command(epilog=cluster_elect.EPILOG)(cluster_elect.elect)
+app.command(epilog=cluster_decommission.EPILOG)(cluster_decommission.decommission)
+app.command("add-voter", epilog=cluster_quorum.ADD_EPILOG)(cluster_quorum.add_voter)
+app.command("remove-voter", epilog=cluster_quorum.REMOVE_EPILOG)(cluster_quorum.remove_voter)
+app.command("new-id", epilog=cluster_quorum.NEW_ID_EPILOG)(cluster_quorum.new_id)
 
 
 def _quorum_pairs(quorum: Quorum) -> dict[str, object]:
@@ -72,8 +77,11 @@ def _quorum_pairs(quorum: Quorum) -> dict[str, object]:
 
 
 def _broker_rows(described: ClusterDescription) -> list[dict[str, object]]:
+    states = [(broker, "running") for broker in described.brokers]
+    states += [(broker, "fenced") for broker in described.fenced]
     return [
-        {"broker": broker.node_id, "address": str(broker.address), "rack": broker.rack} for broker in described.brokers
+        {"broker": broker.node_id, "address": str(broker.address), "rack": broker.rack, "state": state}
+        for broker, state in sorted(states)
     ]
 
 
@@ -94,6 +102,16 @@ def _directory_rows(directories: list[LogDirectory], *, readable: bool) -> list[
     return rows
 
 
+def _quorum_json(quorum: Quorum) -> dict[str, object]:
+    return {
+        **asdict(quorum),
+        "endpoints": {
+            node_id: [f"{name}://{address}" for name, address in endpoints]
+            for node_id, endpoints in quorum.endpoints.items()
+        },
+    }
+
+
 def _as_json(
     described: ClusterDescription, quorum: Quorum | None, directories: list[LogDirectory]
 ) -> dict[str, object]:
@@ -104,8 +122,9 @@ def _as_json(
             {"id": broker.node_id, "host": broker.address.host, "port": broker.address.port, "rack": broker.rack}
             for broker in described.brokers
         ],
+        "fenced_brokers": [broker.node_id for broker in described.fenced],
         "features": described.features,
-        "quorum": None if quorum is None else asdict(quorum),
+        "quorum": None if quorum is None else _quorum_json(quorum),
         "log_directories": [
             {
                 "broker": directory.node_id,

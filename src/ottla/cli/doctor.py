@@ -41,7 +41,7 @@ def doctor(
     for finding in _examine(bootstrap, data):
         findings.append(finding)
         if output is not Output.JSON:
-            _print(finding)
+            print_finding(finding)
     if output is Output.JSON:
         write_json([asdict(finding) for finding in findings])
     if any(finding.health is Health.FAIL for finding in findings):
@@ -68,7 +68,8 @@ def _examine(bootstrap: str, data: Path | None) -> Iterator[Finding]:
     yield from check_machine(data)
 
 
-def _print(finding: Finding) -> None:
+def print_finding(finding: Finding) -> None:
+    """On one line, with colour where somebody sees it."""
     line = finding.line()
     if sys.stdout.isatty():
         word = finding.health.value

@@ -31,6 +31,7 @@ class LogLevel(StrEnum):
 @app.command(
     epilog="`ottla serve`  \n"
     "`ottla serve --data /var/lib/ottla --port 9092 --set log.retention.ms=86400000`  \n"
+    "`ottla serve --brokers 3 --data /var/lib/ottla`  \n"
     "`ottla serve --config server.properties`"
 )
 def serve(
@@ -44,7 +45,12 @@ def serve(
         typer.Option("--set", metavar="KEY=VALUE", help="A broker config by Kafka's name; may be given several times."),
     ] = None,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="A server.properties file.")] = None,
-    brokers: Annotated[int | None, typer.Option(min=1, help="How many brokers; only one in this version.")] = None,
+    brokers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="How many brokers; each has a directory of its own in --data, and the ports count up."
+        ),
+    ] = None,
     console_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="The port of the web console; not in this version.")
     ] = None,

@@ -7,6 +7,7 @@ to `serve.py`, which describes the same options to people; a test keeps the two 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -69,16 +70,25 @@ def parse_plain(arguments: Sequence[str]) -> ServeOptions | None:
 
 
 def run(options: ServeOptions) -> int:
-    """Check what can be checked before a broker is built, then be that broker; returns its exit code."""
-    _refuse_what_is_not_there_yet(options)
+    """Check what can be checked before a broker is built, then be it, or watch over several; returns the exit code."""
+    _check_numbers(options)
     _check_choice("--log-format", options.log_format, LOG_FORMATS)
     _check_choice("--log-level", options.log_level, LOG_LEVELS)
     properties = _properties(options)
+    if options.brokers is not None and options.brokers != 1:
+        from ottla.cli.serve_cluster import run_cluster
+
+        return run_cluster(options, properties, options.brokers)
     from ottla.logs import configure
 
+    supervised = "OTTLA_SUPERVISED" in os.environ
     # Before anything else imports the logging library, which would load far more than a broker's log needs.
-    configure("json" if options.log_format == "json" else "console", options.log_level or "info")
-    from ottla.broker import BrokerOptions, run_broker
+    configure(
+        "json" if options.log_format == "json" else "console",
+        options.log_level or "info",
+        node=properties.get("node.id") if supervised else None,
+    )
+    from ottla.broker_process import BrokerOptions, run_broker
 
     return run_broker(
         BrokerOptions(
@@ -87,6 +97,7 @@ def run(options: ServeOptions) -> int:
             host=options.host,
             port=options.port,
             metrics_port=options.metrics_port,
+            stops_with_input=supervised,
         )
     )
 
@@ -117,8 +128,8 @@ def _check_choice(option: str, value: str | None, choices: tuple[str, ...]) -> N
         raise UsageError(f"{option} {value!r}: choose one of {', '.join(choices)}")
 
 
-def _refuse_what_is_not_there_yet(options: ServeOptions) -> None:
-    if options.brokers is not None and options.brokers != 1:
-        raise UsageError("--brokers: this version runs one broker per data directory; leave the option out")
+def _check_numbers(options: ServeOptions) -> None:
+    if options.brokers is not None and options.brokers < 1:
+        raise UsageError("--brokers: at least one")
     if options.console_port is not None:
         raise UsageError("--console-port: this version has no web console yet; leave the option out")

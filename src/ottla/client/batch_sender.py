@@ -104,6 +104,8 @@ class BatchSender:
         self._before_first = before_first
         """Called with partitions before anything is sent to them for the first time; a ClientError puts it off."""
         self._begun: set[TopicPartition] = set()
+        self.version_max = produce.VERSION_MAX
+        """The newest version of Produce to use."""
         self._lanes: dict[TopicPartition, _Lane] = {}
         self._requests: list[_Request] = []
         self.queued_bytes = 0
@@ -168,7 +170,7 @@ class BatchSender:
         self._begin([batch.partition for batch in batches])
         keys = {name: self._topic_key(name) for name in {batch.partition.topic for batch in batches}}
         by_id = all(key != name for name, key in keys.items())
-        highest = produce.VERSION_MAX if by_id else produce.TOPIC_ID_SINCE - 1
+        highest = min(self.version_max, produce.VERSION_MAX if by_id else produce.TOPIC_ID_SINCE - 1)
         version = connection.version(PRODUCE_KEY, "Produce", produce.VERSION_MIN, highest)
         if version < produce.TOPIC_ID_SINCE:
             keys = {name: name for name in keys}

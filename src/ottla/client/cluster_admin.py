@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from ottla.client.cluster import Cluster
@@ -14,6 +14,7 @@ from ottla.client.descriptions import (
     Quorum,
     QuorumReplica,
     ReplicaSize,
+    VoterEndpoint,
 )
 from ottla.client.errors import broker_error, error_code
 from ottla.client.metadata import Broker
@@ -21,7 +22,11 @@ from ottla.client.settings import Address
 from ottla.model.configs.definition import ConfigSource, ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import METADATA_TOPIC, TopicPartition
-from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from ottla.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -36,6 +41,7 @@ from ottla.wire.messages.describe_log_dirs import (
 from ottla.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    Listener,
     ReplicaState,
     RequestPartitionData,
     RequestTopicData,
@@ -49,6 +55,7 @@ from ottla.wire.messages.incremental_alter_configs import (
 
 EVERY_BROKER: Final = ""
 """The name of the resource that holds the defaults for all brokers."""
+_FENCED_SINCE: Final = 2
 _SET: Final = 0
 _DELETE: Final = 1
 
@@ -128,17 +135,23 @@ class ClusterAdmin:
 
     def describe_cluster(self) -> ClusterDescription:
         """Brokers, controller, cluster id and features."""
-        answer = self._cluster.call_any(DescribeClusterRequest(), DescribeClusterResponse)
-        if answer.error_code != ErrorCode.NONE:
-            raise broker_error(answer.error_code, "cannot describe the cluster", answer.error_message)
-        brokers = (
-            Broker(broker.broker_id, Address(broker.host, broker.port), broker.rack) for broker in answer.brokers
-        )
+
+        def attempt() -> DescribeClusterResponse:
+            connection = self._cluster.any_connection()
+            knows_fenced = connection.version_of(DescribeClusterRequest) >= _FENCED_SINCE
+            request = DescribeClusterRequest(include_fenced_brokers=knows_fenced)
+            answer = connection.call(request, DescribeClusterResponse)
+            if answer.error_code != ErrorCode.NONE:
+                raise broker_error(answer.error_code, "cannot describe the cluster", answer.error_message)
+            return answer
+
+        answer = self._cluster.retry(attempt)
         return ClusterDescription(
             cluster_id=answer.cluster_id,
             controller_id=answer.controller_id,
-            brokers=tuple(sorted(brokers)),
+            brokers=_brokers(broker for broker in answer.brokers if not broker.is_fenced),
             features={name: levels[1] for name, levels in sorted(self._cluster.any_connection().features.items())},
+            fenced=_brokers(broker for broker in answer.brokers if broker.is_fenced),
         )
 
     def describe_log_dirs(self, node_ids: Collection[int] | None = None) -> list[LogDirectory]:
@@ -179,6 +192,7 @@ class ClusterAdmin:
                 high_watermark=partition.high_watermark,
                 voters=tuple(_quorum_replica(replica) for replica in partition.current_voters),
                 observers=tuple(_quorum_replica(replica) for replica in partition.observers),
+                endpoints={node.node_id: tuple(map(_endpoint, node.listeners)) for node in answer.nodes},
             )
 
         return self._cluster.retry(attempt)
@@ -233,4 +247,15 @@ def _quorum_replica(replica: ReplicaState) -> QuorumReplica:
         log_end_offset=replica.log_end_offset,
         last_fetch_ms=replica.last_fetch_timestamp,
         last_caught_up_ms=replica.last_caught_up_timestamp,
+        directory_id=replica.replica_directory_id,
+    )
+
+
+def _endpoint(listener: Listener) -> VoterEndpoint:
+    return VoterEndpoint(listener.name, Address(listener.host, listener.port))
+
+
+def _brokers(described: Iterable[DescribeClusterBroker]) -> tuple[Broker, ...]:
+    return tuple(
+        sorted(Broker(broker.broker_id, Address(broker.host, broker.port), broker.rack) for broker in described)
     )

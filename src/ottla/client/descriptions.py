@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 from uuid import UUID
 
 from ottla.client.metadata import Broker
+from ottla.client.settings import Address
 from ottla.model.configs.definition import ConfigSource
-from ottla.model.ids import TopicPartition
+from ottla.model.ids import ZERO_UUID, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,9 @@ class ClusterDescription:
     brokers: tuple[Broker, ...]
     features: dict[str, int]
     """Finalized features and their levels."""
+    fenced: tuple[Broker, ...] = ()
+    """Brokers that are registered and do not serve: stopped, dead, or not ready yet. None where the cluster is too old
+    to tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +78,15 @@ class QuorumReplica:
     log_end_offset: int
     last_fetch_ms: int
     last_caught_up_ms: int
+    directory_id: UUID = ZERO_UUID
+    """Of its metadata log; all zero where the cluster does not tell."""
+
+
+class VoterEndpoint(NamedTuple):
+    """One listener of a voter."""
+
+    listener: str
+    address: Address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,3 +98,5 @@ class Quorum:
     high_watermark: int
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
+    endpoints: dict[int, tuple[VoterEndpoint, ...]] = field(default_factory=dict)
+    """Where each voter listens, by its id, as far as the cluster tells."""

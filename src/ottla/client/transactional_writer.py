@@ -27,6 +27,7 @@ from ottla.client.errors import ClientError, broker_error
 from ottla.client.producer_identity import ProducerIdentity
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -34,6 +35,12 @@ from ottla.wire.messages.add_partitions_to_txn import (
 )
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 
 IMPLICIT_ADD_FEATURE: Final = "transaction.version"
 IMPLICIT_ADD_LEVEL: Final = 2
@@ -41,6 +48,10 @@ _ADD_VERSION_MAX: Final = 3
 """Later versions of AddPartitionsToTxn are for brokers."""
 _OLD_END_VERSION: Final = 4
 """The last EndTxn that leaves the epoch alone."""
+_OLD_OFFSETS_VERSION: Final = 4
+"""The last TxnOffsetCommit that wants the group to be added before."""
+_OLD_PRODUCE_VERSION: Final = 11
+"""The last Produce that wants partitions to be added before."""
 _FENCED: Final = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -120,6 +131,8 @@ class TransactionalWriter:
 
         answer = self._coordinators.call(self._id, attempt)
         self._identity.producer_id, self._identity.producer_epoch = answer.producer_id, answer.producer_epoch
+        if not self._adds_implicitly:
+            self._sender.version_max = _OLD_PRODUCE_VERSION
 
     def submit(self, partition: TopicPartition, records: bytearray, record_count: int) -> None:
         """Queue one batch, whose attributes say that it belongs to a transaction. Raises what went wrong before."""
@@ -131,6 +144,48 @@ class TransactionalWriter:
         """Send and receive what can be."""
         self._sender.poll(wait_ms)
         self._check()
+
+    def note(self, group_id: str, partition: TopicPartition, offset: int, metadata: str = "") -> None:
+        """Commit an offset to a group if, and when, the transaction is committed."""
+        if not self._adds_implicitly:
+            self._add_group(group_id)
+        entry = TxnOffsetCommitRequestPartition(
+            partition_index=partition.partition, committed_offset=offset, committed_metadata=metadata
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id=self._id,
+            group_id=group_id,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.producer_epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=partition.topic, partitions=[entry])],
+        )
+
+        def attempt(connection: Connection) -> None:
+            newest = connection.version_of(TxnOffsetCommitRequest)
+            version = newest if self._adds_implicitly else min(newest, _OLD_OFFSETS_VERSION)
+            answer = connection.receive(connection.send(request, TxnOffsetCommitResponse, version=version))
+            for topic in answer.topics:
+                for result in topic.partitions:
+                    if result.error_code != ErrorCode.NONE:
+                        raise broker_error(result.error_code, f"cannot commit an offset of group {group_id!r}")
+
+        Coordinators(self._cluster, CoordinatorKind.GROUP).call(group_id, attempt)
+        self._partitions[partition] = None
+
+    def _add_group(self, group_id: str) -> None:
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self._id,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.producer_epoch,
+            group_id=group_id,
+        )
+
+        def attempt(connection: Connection) -> None:
+            answer = connection.call(request, AddOffsetsToTxnResponse)
+            if answer.error_code != ErrorCode.NONE:
+                raise broker_error(answer.error_code, f"cannot add group {group_id!r} to the transaction")
+
+        self._coordinators.call(self._id, attempt)
 
     def prepare(self) -> PreparedTransaction:
         """Wait until everything is stored; the transaction stays open."""

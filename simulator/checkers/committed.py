@@ -1,0 +1,92 @@
+"""What is committed stays, and is the same everywhere: for partitions, and for the metadata log.
+
+Theory of operation. The first replica that has a batch below its high watermark makes it committed, and from then on
+the batch at that offset is known by its epoch and checksum. Each replica is compared as its own high watermark moves
+on, and again, for the last batches, when its process was started anew. A leader of the newest epoch must hold all
+that is committed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from ottla.log.partition_log import PartitionLog
+from ottla.wire.batch import iterate
+from simulator.findings import Findings
+
+READ_BYTES: Final = 64 * 1024
+CHECKED_AGAIN_BATCHES: Final = 30
+
+
+class CommittedBatch(NamedTuple):
+    """What tells one batch from another."""
+
+    last_offset: int
+    base_offset: int
+    epoch: int
+    crc: int
+
+
+class CommittedLog:
+    """The committed batches of one partition, as first seen."""
+
+    __slots__ = ("_checked", "_findings", "_last_offsets", "_name", "batches", "end_offset")
+
+    def __init__(self, name: str, findings: Findings) -> None:
+        self._name = name
+        self._findings = findings
+        self.batches: list[CommittedBatch] = []
+        self._last_offsets: list[int] = []
+        self.end_offset = 0
+        self._checked: dict[str, tuple[int, int]] = {}
+        """By replica: the number of its process, and up to where it was compared."""
+
+    def look(self, replica: str, process: int, log: PartitionLog, high_watermark: int) -> None:
+        """Compare what a replica holds below its high watermark."""
+        known_process, offset = self._checked.get(replica, (-1, 0))
+        if known_process != process:
+            offset = self._some_batches_before(min(self.end_offset, high_watermark))
+        offset = max(offset, log.log_start_offset)
+        while offset < high_watermark:
+            found = log.read(offset, READ_BYTES, high_watermark, True)
+            if found is None:
+                break
+            after = self._compare(replica, found.file.pread(found.length, found.position), offset, high_watermark)
+            if after <= offset:
+                break
+            offset = after
+        self._checked[replica] = process, offset
+
+    def _some_batches_before(self, offset: int) -> int:
+        index = bisect_left(self._last_offsets, offset)
+        index = max(index - CHECKED_AGAIN_BATCHES, 0)
+        return self.batches[index].base_offset if self.batches else 0
+
+    def _compare(self, replica: str, data: bytes, offset: int, high_watermark: int) -> int:
+        for _, header in iterate(memoryview(data)):
+            if header.base_offset >= high_watermark:
+                break
+            batch = CommittedBatch(header.last_offset, header.base_offset, header.partition_leader_epoch, header.crc)
+            if batch.last_offset >= self.end_offset:
+                self.batches.append(batch)
+                self._last_offsets.append(batch.last_offset)
+                self.end_offset = batch.last_offset + 1
+            else:
+                self._compare_known(replica, batch)
+            offset = batch.last_offset + 1
+        return offset
+
+    def _compare_known(self, replica: str, batch: CommittedBatch) -> None:
+        index = bisect_left(self._last_offsets, batch.last_offset)
+        known = self.batches[index] if index < len(self.batches) else None
+        if known != batch and (known is None or self.batches[0].base_offset <= batch.base_offset):
+            text = f"{self._name}: {replica} has {batch}, not {known}"
+            self._findings.add("committed data is the same everywhere", text)
+
+    def check_leader(self, replica: str, log_end_offset: int, describe: Callable[[], str]) -> None:
+        """Whoever leads in the newest epoch holds everything that is committed."""
+        if log_end_offset < self.end_offset:
+            text = f"{replica} leads and ends at {log_end_offset}, committed is {self.end_offset} ({describe()})"
+            self._findings.add("a leader holds everything that is committed", f"{self._name}: {text}")

@@ -1,0 +1,205 @@
+"""An idempotent producer: a lane for each partition, several batches under way, retries with the same sequence numbers.
+
+Theory of operation. A lane holds batches in their order. It sends up to a window of them on one connection without
+waiting, then takes the answers in order. What is not acknowledged is sent again, in the same order and with the same
+numbers, to whoever leads then. Nothing is given up while the run lasts, as with an endless delivery time-out, except
+by chance: then the outcome is unknown, and the lane goes on with a new producer id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from ottla.model.errors import ErrorCode
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.produce import ProducedPartition
+from ottla.wire.produce_client import encode_request, parse_response
+from ottla.wire.records import Record, build_batch
+from simulator.clients.cluster import NoLeader
+from simulator.clients.connection import Gone
+from simulator.history import Outcome, Place, Send
+
+if TYPE_CHECKING:
+    from simulator.clients.cluster import ClusterClient
+    from simulator.clients.connection import ClientConnection
+    from simulator.history import History
+
+PRODUCE_KEY: Final = 0
+PRODUCE_VERSION: Final = 13
+REQUEST_TIMEOUT_MS: Final = 3000
+STATE_LOST: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+
+
+class Batch:
+    """Some values that travel together."""
+
+    __slots__ = ("attempts", "encoded", "sends")
+
+    def __init__(self, sends: list[Send], encoded: bytes) -> None:
+        self.sends = sends
+        self.encoded = encoded
+        self.attempts = 0
+
+
+def encode_batch(
+    cluster: ClusterClient, sends: list[Send], producer: tuple[int, int], sequence: int, *, attributes: int = 0
+) -> bytes:
+    """The values of a batch, padded to sizes drawn by chance so that sectors and segments end anywhere."""
+    now_ms = 1_700_000_000_000 + cluster.room.timeline.now_us // 1000
+    records = [
+        Record(number, now_ms, b"%d" % (send.value % 5), b"%d " % send.value + bytes(cluster.rng.randrange(120)))
+        for number, send in enumerate(sends)
+    ]
+    return bytes(
+        build_batch(
+            records,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=sequence,
+            attributes=attributes,
+        )
+    )
+
+
+class Lane:
+    """The way to one partition."""
+
+    def __init__(self, producer: IdempotentProducer, place: Place) -> None:
+        self._producer = producer
+        self._cluster = producer.cluster
+        self._history = producer.history
+        self.place = place
+        self.waiting: deque[Batch] = deque()
+        self._identity = (-1, -1)
+        self._sequence = 0
+        self._order = 0
+        self._something = asyncio.Event()
+
+    async def send(self, count: int) -> None:
+        """Queue a batch with new values."""
+        if self._identity[0] < 0:
+            self._identity, self._sequence = await self._producer.new_identity(), 0
+        sends = []
+        for _ in range(count):
+            self._order += 1
+            sends.append(self._history.send(self.place, f"{self._producer.name}/{self._identity[0]}", self._order))
+        self.waiting.append(Batch(sends, encode_batch(self._cluster, sends, self._identity, self._sequence)))
+        self._sequence += count
+        self._something.set()
+
+    async def run(self) -> None:
+        """Deliver what is queued, for ever."""
+        attempt = 0
+        while True:
+            while not self.waiting:
+                self._something.clear()
+                await self._something.wait()
+            try:
+                connection = await self._cluster.leader_of(self.place)
+                moved = await self._deliver(connection)
+            except (Gone, NoLeader):
+                moved = True
+            attempt = attempt + 1 if moved else 0
+            if moved:
+                await self._cluster.leader_moved(self.place, attempt)
+
+    async def _deliver(self, connection: ClientConnection) -> bool:
+        """Send a window of batches; whether the leader may be another now."""
+        topic_id = self._cluster.topic_ids[self.place.topic]
+        under_way = []
+        for batch in list(self.waiting)[: self._producer.window]:
+            batch.attempts += 1
+            body = encode_request(
+                PRODUCE_VERSION,
+                [(topic_id, [(self.place.partition, batch.encoded)])],
+                acks=-1,
+                timeout_ms=REQUEST_TIMEOUT_MS,
+            )
+            under_way.append((batch, connection.begin(PRODUCE_KEY, PRODUCE_VERSION, body)))
+        moved = False
+        for batch, answer in under_way:
+            try:
+                position, frame = await connection.wait(answer, timeout_ms=REQUEST_TIMEOUT_MS * 2)
+            except Gone:
+                moved = True
+                continue
+            if batch not in self.waiting:
+                continue  # It was given up meanwhile.
+            produced = parse_response(frame, position, PRODUCE_VERSION).topics[0][1][0]
+            moved = self._answered(batch, produced, is_first=batch is self.waiting[0]) or moved
+        return moved
+
+    def _answered(self, batch: Batch, answer: ProducedPartition, *, is_first: bool) -> bool:
+        """What one answer means; whether the batch must be sent again."""
+        code = ErrorCode(answer.error_code)
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            self.waiting.remove(batch)
+            for number, send in enumerate(batch.sends):
+                known = code is ErrorCode.NONE and answer.base_offset >= 0
+                self._history.settle(send, Outcome.OK, answer.base_offset + number if known else -1)
+            return False
+        if code in STATE_LOST and is_first:
+            self._producer.state_lost(self.place, batch, code)
+            self.give_up()
+        return True
+
+    def give_up(self) -> None:
+        """Nobody knows whether the broker has what was sent; begin with a new id."""
+        for batch in self.waiting:
+            for send in batch.sends:
+                self._history.settle(send, Outcome.UNKNOWN if batch.attempts else Outcome.FAILED)
+        self.waiting.clear()
+        self._identity = (-1, -1)
+
+
+class IdempotentProducer:
+    """A producer with a lane for each of its partitions, and a stream of new values."""
+
+    def __init__(self, cluster: ClusterClient, history: History, places: list[Place], *, window: int) -> None:
+        self.cluster = cluster
+        self.history = history
+        self.name = cluster.name
+        self.window = window
+        self.places = places
+        self.lanes: list[Lane] = []
+        self.stopped = False
+
+    async def run(self, seconds_between: float, batch_records_max: int) -> None:
+        """Send until told to stop."""
+        rng = self.cluster.rng
+        self.lanes = [Lane(self, place) for place in self.places]
+        for lane in self.lanes:
+            self.cluster.loop.start(lane.run())
+        while not self.stopped:
+            await asyncio.sleep(rng.expovariate(1 / seconds_between))
+            lane = rng.choice(self.lanes)
+            if len(lane.waiting) < 50 and not self.stopped:
+                await lane.send(rng.randint(1, batch_records_max))
+                if rng.random() < 0.001:
+                    lane.give_up()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that was sent has an outcome."""
+        return not any(lane.waiting for lane in self.lanes)
+
+    async def new_identity(self) -> tuple[int, int]:
+        attempt = 0
+        while True:
+            try:
+                connection = await self.cluster.any_broker()
+                request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+                answer = await connection.request(request, InitProducerIdResponse, timeout_ms=5000)
+                if not answer.error_code:
+                    return answer.producer_id, answer.producer_epoch
+            except Gone:
+                pass
+            attempt += 1
+            await self.cluster.back_off(attempt)
+
+    def state_lost(self, place: Place, batch: Batch, code: ErrorCode) -> None:
+        """The broker does not know what it acknowledged to this producer."""
+        text = f"{self.name} at {place}: {code.name} for values {batch.sends[0].value}.. (attempt {batch.attempts})"
+        self.cluster.room.findings.add("a producer's acknowledged batches are known", text)

@@ -1,0 +1,215 @@
+"""One run: a cluster, its clients, its faults; then everything heals, and what is left is judged.
+
+Phases. Setup: nodes start and topics are made, without faults. Safety: the workload runs while faults happen. Liveness:
+faults end, dead nodes come back, and within a bound every node must be ready and every send must have an outcome. Then
+the workload ends, fresh readers read everything, and the checkers compare.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from simulator.checkers.anomalies import check_history
+from simulator.checkers.cluster_state import ClusterState
+from simulator.checkers.groups import check_groups
+from simulator.clients.admin import Admin
+from simulator.clients.cluster import Address, ClusterClient
+from simulator.clients.final_read import FinalRead
+from simulator.disk import ProcessKilled
+from simulator.faults import Fault, FaultInjector
+from simulator.findings import Finding
+from simulator.history import History, Place
+from simulator.node import SimulatedNode
+from simulator.options import Options
+from simulator.room import Room
+from simulator.timeline import SECOND_US
+from simulator.workload import Workload
+
+SETUP_SECONDS_MAX: Final = 60
+LIVENESS_SECONDS_MAX: Final = 90
+FINAL_READ_SECONDS_MAX: Final = 60
+CATCH_UP_SECONDS_MAX: Final = 60
+STEP_US: Final = SECOND_US // 5
+COLLECT_US: Final = 60 * SECOND_US
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What came of a run."""
+
+    seed: int
+    options: Options
+    faults: list[Fault]
+    findings: list[Finding]
+    digest: str
+    events: int
+    simulated_us: int
+    acknowledged: int
+
+
+class ClusterRun:
+    """Built from a seed's options and plan; `run` once."""
+
+    def __init__(self, seed: int, options: Options, faults: list[Fault], *, traced: bool = False) -> None:
+        self.seed = seed
+        self.options = options
+        self.faults = faults
+        self.room = Room(seed, traced=traced)
+        self.history = History(self.room.timeline)
+        properties = options.broker_properties()
+        self.nodes = [SimulatedNode(self.room, number + 1, properties) for number in range(options.nodes)]
+        self.clients: list[ClusterClient] = []
+        self.places: list[Place] = []
+        self.workload = Workload(options, self.history, self.client)
+        self.is_healed = False
+        self._injector = FaultInjector(self)
+        self._state = ClusterState(self.nodes, self.room.findings)
+        self._collected_us = 0
+
+    def run(self) -> RunResult:
+        enabled, hook = gc.isenabled(), sys.unraisablehook
+        gc.disable()
+        sys.unraisablehook = _forget_the_dead
+        try:
+            self._run()
+        finally:
+            sys.unraisablehook = hook
+            if enabled:
+                gc.enable()
+        timeline = self.room.timeline
+        return RunResult(
+            self.seed,
+            self.options,
+            self.faults,
+            self.room.findings.found,
+            timeline.digest(),
+            timeline.events,
+            timeline.now_us,
+            self.history.acknowledged,
+        )
+
+    def _run(self) -> None:
+        timeline = self.room.timeline
+        for node in self.nodes:
+            node.start()
+        if not self._setup():
+            self.room.findings.add("a new cluster serves", f"no topics within {SETUP_SECONDS_MAX} s")
+            return
+        self.workload.start(self.places)
+        start_us = timeline.now_us
+        self._injector.schedule(self.faults, start_us)
+        self._advance(start_us + self.options.seconds * SECOND_US)
+        self.is_healed = True
+        self._injector.heal()
+        if not self._wait(self._serves, LIVENESS_SECONDS_MAX):
+            self.room.findings.add("a healed cluster serves again", self._who_waits())
+            return
+        self._finish()
+
+    # -- phases
+
+    def _setup(self) -> bool:
+        admin = Admin(self.client("admin"))
+        topics = ["orders"]
+        for name in topics:
+            self.places += [Place(name, number) for number in range(self.options.partitions)]
+            configs = self.options.topic_configs()
+            admin.cluster.loop.start(admin.create_topic(name, self.options.partitions, self.options.replicas, configs))
+        return self._wait(lambda: len(admin.created) == len(topics), SETUP_SECONDS_MAX)
+
+    def _serves(self) -> bool:
+        """Whether all nodes are ready and everything sent has an outcome; from then on nothing new is sent."""
+        self.workload.stop_writing()
+        return all(node.is_ready for node in self.nodes) and not self.workload.waiting()
+
+    def _who_waits(self) -> str:
+        nodes = [node.host for node in self.nodes if not node.is_ready]
+        waiting = ", ".join(self.workload.waiting())
+        return f"after {LIVENESS_SECONDS_MAX} s not ready: {nodes or 'none'}; waiting: {waiting or 'nobody'}"
+
+    def _finish(self) -> None:
+        reads = [
+            FinalRead(self.client(f"final-{committed}"), self.history, self.places, committed_only=committed)
+            for committed in (False, True)
+        ]
+        for read in reads:
+            read.cluster.loop.start(read.run())
+        findings = self.room.findings
+        if not self._wait(lambda: all(read.is_done for read in reads), FINAL_READ_SECONDS_MAX):
+            findings.add("everything can be read", f"not within {FINAL_READ_SECONDS_MAX} s")
+            return
+        ends = reads[0].ends
+        if not self._wait(lambda: not self.workload.behind(ends), CATCH_UP_SECONDS_MAX):
+            findings.add("every reader reaches the end", ", ".join(self.workload.behind(ends)))
+        self.workload.stop()
+        check_history(self.history, findings)
+        check_groups(self.history, findings)
+
+    # -- what it is made of
+
+    def hosts(self) -> list[str]:
+        return [node.host for node in self.nodes] + [client.name for client in self.clients]
+
+    def client(self, name: str) -> ClusterClient:
+        bootstrap: list[Address] = [(node.host, node.port) for node in self.nodes]
+        client = ClusterClient(self.room, name, bootstrap)
+        self.clients.append(client)
+        return client
+
+    # -- time
+
+    def _wait(self, condition: Callable[[], bool], seconds_max: int) -> bool:
+        """Let time pass until the condition holds; False if it does not within the bound."""
+        end_us = self.room.timeline.now_us + seconds_max * SECOND_US
+        while not condition():
+            if self.room.timeline.now_us >= end_us:
+                return False
+            self._advance(self.room.timeline.now_us + STEP_US)
+        return True
+
+    def _advance(self, until_us: int) -> None:
+        timeline = self.room.timeline
+        while timeline.now_us < until_us:
+            timeline.run(min(timeline.now_us + STEP_US, until_us))
+            self._state.look()
+            self._look_after_nodes()
+            if timeline.now_us - self._collected_us >= COLLECT_US:
+                self._collected_us = timeline.now_us
+                gc.collect()
+
+    def _look_after_nodes(self) -> None:
+        """What a service manager does: a process that ended by itself is started again, in the end every one."""
+        for node in self.nodes:
+            if node.ended_by_itself or (self.is_healed and not node.is_alive):
+                node.start()
+            if node.may_lack_data and node.is_ready and self._is_in_sync(node):
+                node.may_lack_data = False
+
+    def _is_in_sync(self, node: SimulatedNode) -> bool:
+        """Whether the controller counts it as in sync wherever it has a replica."""
+        for other in self.nodes:
+            services = other.services
+            if services is not None and other.is_ready and services.controller.is_active:
+                return all(
+                    node.node_id in partition.isr
+                    for topic in services.image.topics.values()
+                    for partition in topic.partitions.values()
+                    if node.node_id in partition.replicas
+                )
+        return False
+
+    def may_lose_data(self, node: SimulatedNode) -> bool:
+        """Whether each committed record has a good copy elsewhere, or is synced, so that a disk may forget."""
+        if self.options.flush_each:
+            return True
+        return self.options.replicas >= 3 and not any(o.may_lack_data for o in self.nodes if o is not node)
+
+
+def _forget_the_dead(unraisable: sys.UnraisableHookArgs) -> None:
+    """What is left of killed processes fails when it is cleared away, which is as it should be."""
+    if not isinstance(unraisable.exc_value, ProcessKilled | RuntimeError):
+        sys.__unraisablehook__(unraisable)

@@ -1,0 +1,218 @@
+"""A machine with a disk, and a real broker on it that is started, killed, paused and started again.
+
+Theory of operation. The machine outlives its process: its medium and its clock stay. A start makes a new loop, a new
+mount, a new world and a new `Broker` on them. A kill drops the loop and the mount where they stand; what the process
+had written is on the medium unless the power goes with it. What is left of a dead process is garbage: whatever it
+still does reaches a dead mount and a dead loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ottla.broker import Broker
+from ottla.model.configs.resolve import BrokerConfig
+from ottla.model.errors import OttlaError
+from ottla.runtime.world import World
+from simulator import broker_logs
+from simulator.chance import uuids
+from simulator.disk import Medium
+from simulator.machine import LazyRecordWork, MachineClock, ProcessClock, SimulatedThreads
+from simulator.mount import Mount
+from simulator.node_loop import NodeLoop
+from simulator.serving import SimulatedListener
+
+if TYPE_CHECKING:
+    from ottla.api.context import Services
+    from ottla.model.configs.listeners import Endpoint
+    from ottla.runtime.partition import Partition
+    from ottla.runtime.quorum_node import QuorumNode
+    from ottla.server.connection import Dispatch
+    from ottla.server.share import LoopShare
+    from simulator.room import Room
+
+DATA = "/data"
+
+
+class SimulatedNode:
+    """One machine and whatever runs on it."""
+
+    def __init__(self, room: Room, node_id: int, properties: Mapping[str, str], *, port: int = 9092) -> None:
+        self.room = room
+        self.node_id = node_id
+        self.host = f"node-{node_id}"
+        self.port = port
+        self.medium = Medium(lambda: self.clock.now_ms() * 1000)
+        self.clock = MachineClock(room.timeline)
+        self.loop: NodeLoop | None = None
+        self.mount = Mount(self.medium)
+        self.threads: SimulatedThreads | None = None
+        self.broker: Broker | None = None
+        self.is_ready = False
+        self.starts = 0
+        self.ended_by_itself = False
+        self.loses_cache = False
+        """A sync has failed: what was not on the medium then goes with the process, since the system dropped it."""
+        self.may_lack_data = False
+        """It lost what it had not synced, and has not caught up with the others since."""
+        self._disk_full = False
+        self._power_rng = room.chance.stream(f"power/{self.host}")
+        self._config = BrokerConfig.from_properties(
+            {
+                "node.id": str(node_id),
+                "log.dirs": DATA,
+                "listeners": f"PLAINTEXT://{self.host}:{port}",
+                **properties,
+            }
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        return self.loop is not None
+
+    @property
+    def quorum(self) -> QuorumNode | None:
+        """Its part in the metadata quorum, once it runs."""
+        quorum = None if self.broker is None else self.broker._quorum
+        return quorum if quorum is not None and hasattr(quorum, "core") and hasattr(quorum, "log") else None
+
+    @property
+    def services(self) -> Services | None:
+        return getattr(self.broker, "_services", None)
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """The replicas that it hosts, once it has any."""
+        services = self.services
+        return [] if services is None else list(services.partitions)
+
+    # -- the process
+
+    def start(self) -> None:
+        """Power on, and a new process."""
+        if self.loop is not None:
+            return
+        self.starts += 1
+        self.ended_by_itself = False
+        room = self.room
+        room.network.hosts_down.discard(self.host)
+        loop = self.loop = room.process(self.host)
+        self.mount = mount = Mount(self.medium)
+        mount.faults.full = self._disk_full
+        rng = room.chance.stream(f"world/{self.host}/{self.starts}")
+        self.threads = SimulatedThreads(loop, room.chance.stream(f"threads/{self.host}/{self.starts}"))
+        world = World(
+            clock=ProcessClock(self.clock, loop),
+            offload=self.threads,
+            disk=mount,
+            rng=rng,
+            new_uuid=lambda: uuids(rng),
+            network=room.network_of(self.host, loop),
+        )
+        room.note(self.host, "start", f"process {self.starts}")
+        loop.start(self._live(loop, world))
+
+    async def _live(self, loop: NodeLoop, world: World) -> None:
+        broker = self.broker = Broker(self._config, world, listen=self._listener, worker=LazyRecordWork(self.mount))
+        try:
+            await broker.start()
+        except (OttlaError, OSError) as error:
+            self._start_failed(error)
+            return
+        self.is_ready = True
+        self.room.note(self.host, "ready", "")
+        await broker.failed.wait()
+        self.room.note(self.host, "gives up", "")
+        await self._stop(broker)
+        self.ended_by_itself = True
+
+    def _start_failed(self, error: Exception) -> None:
+        text = broker_logs.describe(error)
+        self.room.note(self.host, "start failed", text)
+        if self._disk_is_sound():
+            self.room.findings.add("a node with a sound disk starts", f"{self.host}: {text}")
+        self.ended_by_itself = True
+        self._end(silently=False)
+
+    def _disk_is_sound(self) -> bool:
+        faults = self.mount.faults
+        return not (faults.full or faults.fail_writes or faults.fail_syncs)
+
+    def _listener(self, endpoint: Endpoint, dispatch: Dispatch, share: LoopShare) -> SimulatedListener:
+        loop = self.loop
+        if loop is None:
+            raise OttlaError("a dead process listens")
+        return SimulatedListener(self.room.network, loop, endpoint.listener, endpoint.host, endpoint.port, dispatch)
+
+    def kill(self) -> None:
+        """kill -9: the process is gone, its machine remembers what it wrote."""
+        if self.loop is not None:
+            self.room.note(self.host, "kill", "")
+            self._end(silently=False)
+
+    def lose_power(self) -> None:
+        """The machine is gone: what was not synced may be too, and nobody is told."""
+        self.room.note(self.host, "power loss", "")
+        self.room.network.hosts_down.add(self.host)
+        self._end(silently=True)
+        self.medium.lose_power(self._power_rng)
+        self.may_lack_data = True
+
+    def kill_at_operation(self, count: int, kill: Callable[[], None]) -> None:
+        """Let it happen in the middle of one of its next operations on the disk."""
+        faults = self.mount.faults
+        faults.on_kill = kill
+        faults.kill_after = faults.operations + count
+
+    def stop(self) -> None:
+        """SIGTERM: a clean stop."""
+        loop, broker = self.loop, self.broker
+        if loop is None or broker is None or not self.is_ready:
+            self.kill()
+            return
+        self.is_ready = False
+        self.room.note(self.host, "stop", "")
+        loop.start(self._stop(broker))
+
+    async def _stop(self, broker: Broker) -> None:
+        try:
+            await broker.stop()
+            self.room.note(self.host, "stopped", "")
+        except (OttlaError, OSError) as error:
+            text = broker_logs.describe(error)
+            self.room.note(self.host, "stop failed", text)
+            if self._disk_is_sound():
+                self.room.findings.add("a node with a sound disk stops", f"{self.host}: {text}")
+        self._end(silently=False)
+
+    def _end(self, *, silently: bool) -> None:
+        loop, self.loop, self.broker, self.is_ready = self.loop, None, None, False
+        self.mount.alive = False
+        if loop is not None:
+            loop.kill()
+            self.room.network.process_gone(self.host, loop, silently=silently)
+        if self.loses_cache:
+            self.loses_cache = False
+            self.medium.drop_cache()
+            self.may_lack_data = True
+
+    @property
+    def disk_full(self) -> bool:
+        return self._disk_full
+
+    @disk_full.setter
+    def disk_full(self, full: bool) -> None:
+        self._disk_full = self.mount.faults.full = full
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        if self.loop is not None:
+            self.room.note(self.host, "pause", "")
+            self.loop.pause()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if self.loop is not None:
+            self.room.note(self.host, "resume", "")
+            self.loop.resume()

@@ -1,0 +1,95 @@
+"""What a run is made of, drawn from its seed and printed, so that a failing one can be read and changed by hand."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, fields
+from typing import Final
+
+from simulator.chance import Chance
+
+CLUSTER_ID: Final = "c2ltdWxhdGVkY2x1c3Rlcg"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Everything that is not an event. Rare paths are made common: segments, batches and snapshots are tiny."""
+
+    nodes: int = 1
+    seconds: int = 120
+    partitions: int = 2
+    replicas: int = 1
+    flush_each: bool = True
+    """Every acknowledgement waits for a sync. Else power goes only where a good copy of everything is left."""
+    segment_bytes: int = 4096
+    index_interval_bytes: int = 256
+    producers: int = 2
+    readers: int = 2
+    transactional_producers: int = 1
+    group_members: int = 2
+    window: int = 3
+    batch_records_max: int = 3
+    seconds_between_sends: float = 0.3
+    seconds_between_faults: float = 12.0
+    seconds_to_snapshot: float = 20.0
+
+    def __str__(self) -> str:
+        return " ".join(f"{item.name}={getattr(self, item.name)}" for item in fields(self))
+
+    def broker_properties(self) -> dict[str, str]:
+        voters = ",".join(f"{number}@node-{number}:9092" for number in range(1, self.nodes + 1))
+        alone = self.nodes == 1
+        return {
+            **({} if alone else {"controller.quorum.voters": voters, "cluster.id": CLUSTER_ID}),
+            "min.insync.replicas": "1" if self.replicas < 3 else "2",
+            "auto.create.topics.enable": "false",
+            "log.flush.interval.messages": "1" if self.flush_each else "9223372036854775807",
+            "log.flush.offset.checkpoint.interval.ms": "3000",
+            "log.retention.check.interval.ms": "7000",
+            "offsets.topic.num.partitions": "3",
+            "transaction.state.log.num.partitions": "3",
+            "offsets.topic.segment.bytes": str(max(self.segment_bytes, 16384)),
+            "log.cleaner.enable": "false",
+            "group.consumer.session.timeout.ms": "6000",
+            "group.consumer.min.session.timeout.ms": "6000",
+            "group.consumer.heartbeat.interval.ms": "1000",
+            "group.consumer.min.heartbeat.interval.ms": "1000",
+            "offsets.topic.replication.factor": str(self.replicas),
+            "transaction.state.log.replication.factor": str(self.replicas),
+            "transaction.state.log.min.isr": "1" if self.replicas < 3 else "2",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "3000",
+        }
+
+    def topic_configs(self) -> dict[str, str]:
+        return {
+            "internal.segment.bytes": str(self.segment_bytes),
+            "index.interval.bytes": str(self.index_interval_bytes),
+        }
+
+
+def draw(seed: int) -> Options:
+    """The options of a seed."""
+    rng = Chance(seed).stream("options")
+    nodes = rng.choice([1, 3, 3, 3])
+    return Options(
+        nodes=nodes,
+        replicas=nodes,
+        seconds=rng.choice([60, 120, 240]),
+        partitions=rng.randint(1, 4),
+        flush_each=rng.random() < 0.7,
+        segment_bytes=rng.choice([1500, 4096, 16384, 1 << 20]),
+        index_interval_bytes=rng.choice([1, 256, 4096]),
+        producers=rng.randint(1, 3),
+        readers=rng.randint(1, 3),
+        transactional_producers=rng.randint(0, 3),
+        group_members=rng.choice([0, 1, 2, 3]),
+        window=rng.randint(1, 5),
+        batch_records_max=rng.choice([1, 3, 8]),
+        seconds_between_sends=_spread(rng, 0.05, 1.0),
+        seconds_between_faults=_spread(rng, 3.0, 40.0),
+    )
+
+
+def _spread(rng: random.Random, low: float, high: float) -> float:
+    """Between the two, small ones as likely as large ones."""
+    return round(float(low * (high / low) ** rng.random()), 3)

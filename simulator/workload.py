@@ -1,0 +1,89 @@
+"""The clients of a run: who they are, when they stop, and who still waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from simulator.clients.cluster import ClusterClient
+from simulator.clients.group_member import GroupMember
+from simulator.clients.producer import IdempotentProducer
+from simulator.clients.reader import Reader
+from simulator.clients.transactional import TransactionalProducer
+from simulator.history import History, Place
+from simulator.options import Options
+
+
+class Workload:
+    """Built before the run, started when there are topics."""
+
+    def __init__(self, options: Options, history: History, new_client: Callable[[str], ClusterClient]) -> None:
+        self._options = options
+        self._history = history
+        self._new_client = new_client
+        self.producers: list[IdempotentProducer] = []
+        self.transactional: list[TransactionalProducer] = []
+        self.readers: list[Reader] = []
+        self.members: list[GroupMember] = []
+
+    def start(self, places: list[Place]) -> None:
+        options, history = self._options, self._history
+        between, records_max = options.seconds_between_sends, options.batch_records_max
+        for number in range(options.producers):
+            producer = IdempotentProducer(
+                self._new_client(f"producer-{number}"), history, places, window=options.window
+            )
+            self.producers.append(producer)
+            producer.cluster.loop.start(producer.run(between, records_max))
+        for number in range(options.transactional_producers):
+            # The third one takes the id of the first.
+            writer = TransactionalProducer(self._new_client(f"txn-{number}"), history, places, f"ledger-{number % 2}")
+            self.transactional.append(writer)
+            writer.cluster.loop.start(writer.run(between * 3, records_max))
+        for number in range(options.readers):
+            reader = Reader(self._new_client(f"reader-{number}"), history, places, committed_only=number % 2 == 0)
+            self.readers.append(reader)
+            reader.cluster.loop.start(reader.run())
+        topics = sorted({place.topic for place in places})
+        for number in range(options.group_members):
+            member = GroupMember(self._new_client(f"member-{number}"), history, "billing", topics)
+            self.members.append(member)
+            member.cluster.loop.start(member.run(2.0))
+
+    def stop_writing(self) -> None:
+        for producer in self.producers:
+            producer.stopped = True
+        for writer in self.transactional:
+            writer.stopped = True
+
+    def stop(self) -> None:
+        for reader in self.readers:
+            reader.stopped = True
+        for member in self.members:
+            member.leave()
+
+    def waiting(self) -> list[str]:
+        """Who has something under way that has no outcome yet."""
+        lanes = [
+            f"{producer.name} at {lane.place} ({len(lane.waiting)} batches)"
+            for producer in self.producers
+            for lane in producer.lanes
+            if lane.waiting
+        ]
+        return lanes + [writer.cluster.name for writer in self.transactional if not writer.is_idle]
+
+    def behind(self, ends: dict[Place, int]) -> list[str]:
+        """Which readers have not read everything yet; of a group, what no member has."""
+        late = []
+        for reader in self.readers:
+            late += [
+                f"{reader.name} is at {reader.positions[place]} of {end} in {place}"
+                for place, end in ends.items()
+                if reader.positions[place] < end
+            ]
+        if self.members:
+            late += [
+                f"nobody of the group has reached {end} in {place}"
+                for place, end in ends.items()
+                if not any(member.position_of(place) >= end for member in self.members)
+            ]
+        return late
