@@ -15,14 +15,19 @@ ARGS ?=
 # Test processes; 0 runs the tests in this one, which a debugger wants.
 JOBS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -gt 4 ] && echo 4 || echo "$$n")
 FUZZ_EXAMPLES ?= 2000
+SEED ?=
+SEEDS ?= 40
+SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check format docs demo bench clients serve fuzz clean
+.PHONY: help setup test check format docs demo bench clients serve fuzz sim chaos clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## a virtual environment in .venv with everything pinned in constraints.txt
+	@# Where the environment keeps Python from caching, each start would compile everything anew.
+	@$(BIN)/python -m compileall -q -j 0 src
 
 $(READY): pyproject.toml constraints.txt
 	@[ -n "$(PYTHON)" ] || { echo "Ottla needs Python 3.11 or newer with venv; none was found (say which: make PYTHON=...)" >&2; exit 1; }
@@ -39,7 +44,7 @@ test: check ## every check and every test
 check: setup ## lint, format, types, and the rules of the house (tests/tidy)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict src bench tests/tidy tests/bench
+	$(BIN)/mypy --strict src bench simulator chaos tests/tidy tests/bench tests/simulator
 	$(BIN)/python -m pytest -q tests/tidy
 
 format: setup ## let ruff mend what it can
@@ -64,5 +69,11 @@ serve: setup ## a broker on 127.0.0.1:9092 with its data in ./data
 fuzz: setup ## many hostile inputs where `make test` tries a few
 	HYPOTHESIS_PROFILE=fuzz OTTLA_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) -m fuzz --timeout 1800 $(ARGS)
 
+sim: setup ## simulated clusters under faults: SEED=n for one, SEEDS=n for many
+	$(BIN)/python -m simulator $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+
+chaos: setup ## three brokers, real clients and faults for SECONDS, of SEED if given; reads everything back
+	$(BIN)/python -m chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
 clean: ## remove what make made, the virtual environment too
-	rm -rf $(VENV) .bench .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build
+	rm -rf $(VENV) .bench .sim .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build

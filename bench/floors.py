@@ -88,6 +88,23 @@ FLOORS = (
     Floor("idle.partition_memory", Bound.VALUE_MAX, 20),
     Floor("idle.partitions_start", Bound.VALUE_MAX, 10),
     Floor("idle.session_poll", Bound.VALUE_MAX, 1),
+    Floor("cluster.ready", Bound.RATIO_MAX, 0.3),
+    Floor("cluster.produce.rate", Bound.RATIO_MIN, 2.5),
+    Floor("cluster.produce.cpu", Bound.RATIO_MAX, 0.3),
+    Floor("cluster.requests.rate", Bound.RATIO_MIN, 1.5),
+    Floor("cluster.requests.p99", Bound.RATIO_MAX, 1),
+    Floor("cluster.resident_loaded", Bound.RATIO_MAX, 0.2),
+    Floor("cluster.stop_gap", Bound.VALUE_MAX, 0.3),
+    Floor("cluster.kill_gap", Bound.VALUE_MAX, 2),
+    Floor("cluster.idle_cpu", Bound.VALUE_MAX, 10),
+    Floor("cluster.failover", Bound.VALUE_MAX, 5),
+    Floor("spark.first", Bound.RATIO_MAX, 1),
+    Floor("spark.batch.none", Bound.RATIO_MIN, 3),
+    Floor("spark.batch.lz4", Bound.RATIO_MIN, 2),
+    Floor("spark.batch.zstd", Bound.RATIO_MIN, 2),
+    Floor("spark.stream", Bound.RATIO_MIN, 2.5),
+    Floor("spark.write.exactly_once", Bound.RATIO_MIN, 1.5),
+    Floor("spark.write.at_least_once", Bound.RATIO_MIN, 1.8),
 )
 
 

@@ -101,8 +101,17 @@ class Harness:
 
     def fresh_broker(self, system: System) -> Broker:
         """A broker with nothing in it, which the caller stops."""
+        return system.start(self.new_home(system))
+
+    def new_home(self, system: System) -> Path:
+        """Where a broker, or a cluster of them, can keep its data."""
         self._names += 1
-        return system.start(self.work / f"{system.name}-{self._names}")
+        return self.work / f"{system.name}-{self._names}"
+
+    def new_name(self) -> str:
+        """Of a topic."""
+        self._names += 1
+        return f"bench-{self._names}"
 
     def broker(self, system: System) -> Broker:
         """The system's broker that stays up from section to section, warm."""
@@ -144,24 +153,32 @@ class Harness:
 
     def lasting_topic(self, broker: Broker, partitions: int) -> str:
         """A topic that goes with its broker."""
-        self._names += 1
-        name = f"bench-{self._names}"
+        name = self.new_name()
         topics.create(broker.address, name, partitions)
         return name
 
     def load(self, broker: Broker, command: str, topic: str = "", **flags: int) -> dict[str, float]:
         """What the load program saw."""
-        return processes.run_json(self.load_command(broker, command, topic, **flags), LOAD_TIMEOUT_S)
+        return self.load_at(broker.address, command, topic, **flags)
+
+    def load_at(self, address: str, command: str, topic: str, **flags: int) -> dict[str, float]:
+        """The same, for a broker that may be one of several."""
+        return processes.run_json(self._load_command(address, command, topic, **flags), LOAD_TIMEOUT_S)
 
     def load_command(self, broker: Broker, command: str, topic: str, **flags: int) -> list[str]:
+        return self._load_command(broker.address, command, topic, **flags)
+
+    def _load_command(self, address: str, command: str, topic: str, **flags: int) -> list[str]:
         given = [part for name, value in flags.items() for part in (f"-{name.replace('_', '-')}", str(value))]
-        return [self.tools.load_program(), command, "-addr", broker.address, "-topic", topic, *given]
+        return [self.tools.load_program(), command, "-addr", address, "-topic", topic, *given]
 
     def client(self, name: str, *arguments: object) -> dict[str, float]:
         """What one of bench/clients saw, in a process of its own."""
-        return processes.run_json(
-            [sys.executable, "-m", f"bench.clients.{name}", *map(str, arguments)], LOAD_TIMEOUT_S, cwd=ROOT
-        )
+        return processes.run_json(self.client_command(name, *arguments), LOAD_TIMEOUT_S, cwd=ROOT)
+
+    def client_command(self, name: str, *arguments: object) -> list[str]:
+        """To be run in ROOT."""
+        return [sys.executable, "-m", f"bench.clients.{name}", *map(str, arguments)]
 
     def stop_brokers(self) -> None:
         for broker in self._brokers.values():

@@ -14,10 +14,10 @@ from bench.sections import SECTIONS
 from bench.tools import KAFKA_VERSION, Tools
 
 WIDTH = 120
-INTRODUCTION = """`make bench` writes this page. Both systems run as one broker on 127.0.0.1 with the same settings,
-in one run and in turns; a figure is the median of its rounds, and ± is half their spread. Absolute figures belong to
-this machine, so the ratio is what counts. `~` marks figures during which other work disturbed the machine. A run
-fails when a floor does not hold."""
+INTRODUCTION = """`make bench` writes this page. Both systems run on 127.0.0.1 with the same settings, as one broker
+where nothing else is said, in one run and in turns; a figure is the median of its rounds, and ± is half their spread.
+Absolute figures belong to this machine, so the ratio is what counts. `~` marks figures during which other work
+disturbed the machine. A run fails when a floor does not hold."""
 
 
 def write(page: Path, results: Results, tools: Tools, rounds: int) -> None:

@@ -21,6 +21,7 @@ from bench.processes import run
 HERE = Path(__file__).resolve().parent
 KAFKA_VERSION = "4.3.0"
 KAFKA_JAR = f"kafka_2.13-{KAFKA_VERSION}.jar"
+SPARK_JAR = "spark-sql-kafka-0-10_2.13-4.2.0.jar"
 JAVA_VERSION_MIN = 17
 DOWNLOAD_TIMEOUT_S = 900
 
@@ -77,15 +78,25 @@ def java_version() -> str:
 
 
 def kafka_jars(cache: Path) -> Path:
-    """The folder with Kafka's jars, filled by Maven at first use, whole or not at all."""
+    """The folder with Kafka's jars."""
+    return fetched_jars(cache, "kafka", KAFKA_JAR)
+
+
+def spark_jars(cache: Path) -> Path:
+    """The folder with the jars of Spark's own Kafka connector."""
+    return fetched_jars(cache, "spark", SPARK_JAR)
+
+
+def fetched_jars(cache: Path, name: str, first: str) -> Path:
+    """A folder filled by Maven at first use, whole or not at all; `first` is a jar that must be there."""
     java_version()
-    jars = cache / "jars" / "kafka"
-    if (jars / KAFKA_JAR).exists():
+    jars = cache / "jars" / name
+    if (jars / first).exists():
         return jars
     if not shutil.which("mvn"):
-        raise ToolMissing("no mvn on the path to fetch Kafka's jars with")
-    partial = jars.with_name(f"kafka.{os.getpid()}")
-    copy = ["mvn", "-q", "-B", "-f", str(HERE / "kafka" / "pom.xml"), "dependency:copy-dependencies"]
+        raise ToolMissing(f"no mvn on the path to fetch the jars of {name} with")
+    partial = jars.with_name(f"{name}.{os.getpid()}")
+    copy = ["mvn", "-q", "-B", "-f", str(HERE / name / "pom.xml"), "dependency:copy-dependencies"]
     run([*copy, f"-DoutputDirectory={partial}"], DOWNLOAD_TIMEOUT_S)
     shutil.rmtree(jars, ignore_errors=True)
     partial.rename(jars)
@@ -112,3 +123,7 @@ if __name__ == "__main__":
         print(f"Apache Kafka's tools for the tests: {kafka_jars(cache_directory())}")
     except NotMeasured as reason:
         print(f"tests with Apache Kafka's tools will be skipped: {reason}")
+    try:
+        print(f"Spark's own Kafka connector for the tests: {spark_jars(cache_directory())}")
+    except NotMeasured as reason:
+        print(f"tests beside Spark's own Kafka connector will be skipped: {reason}")

@@ -15,11 +15,11 @@ TIMEOUT_S = 120
 POLL_S = 0.02
 
 
-def create(address: str, name: str, partitions: int) -> None:
+def create(address: str, name: str, partitions: int, replicas: int = 1) -> None:
     """Returns when every partition has a leader that knows it is one, which may be later than the metadata says so."""
     admin = connect(address)
     try:
-        admin.create_topics([NewTopic(name, partitions, 1)], request_timeout=TIMEOUT_S)[name].result(TIMEOUT_S)
+        admin.create_topics([NewTopic(name, partitions, replicas)], request_timeout=TIMEOUT_S)[name].result(TIMEOUT_S)
     except KafkaException as failure:
         raise NotMeasured(f"create topic: {failure}") from None
     deadline = time.monotonic() + TIMEOUT_S
@@ -39,6 +39,15 @@ def led(admin: AdminClient, name: str, partitions: int) -> bool:
     except KafkaException:
         return False
     return True
+
+
+def leaders(admin: AdminClient, name: str) -> dict[int, int]:
+    """Who leads each partition, as a broker says; -1 where nobody does."""
+    try:
+        found = admin.list_topics(name, timeout=TIMEOUT_S).topics[name].partitions
+    except KafkaException as failure:
+        raise NotMeasured(f"metadata: {failure}") from None
+    return {number: partition.leader for number, partition in found.items()}
 
 
 def delete(address: str, name: str) -> None:

@@ -13,12 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from simulator import broker_logs
 from simulator.checkers.anomalies import check_history
 from simulator.checkers.cluster_state import ClusterState
 from simulator.checkers.groups import check_groups
 from simulator.clients.admin import Admin
 from simulator.clients.cluster import Address, ClusterClient
 from simulator.clients.final_read import FinalRead
+from simulator.clients.group_probe import GroupProbe
 from simulator.disk import ProcessKilled
 from simulator.faults import Fault, FaultInjector
 from simulator.findings import Finding
@@ -27,13 +29,13 @@ from simulator.node import SimulatedNode
 from simulator.options import Options
 from simulator.room import Room
 from simulator.timeline import SECOND_US
-from simulator.workload import Workload
+from simulator.workload import GROUP_NAME, Workload
 
 SETUP_SECONDS_MAX: Final = 60
 LIVENESS_SECONDS_MAX: Final = 90
 FINAL_READ_SECONDS_MAX: Final = 60
 CATCH_UP_SECONDS_MAX: Final = 60
-STEP_US: Final = SECOND_US // 5
+STEP_US: Final = SECOND_US // 3
 COLLECT_US: Final = 60 * SECOND_US
 
 
@@ -76,6 +78,8 @@ class ClusterRun:
         sys.unraisablehook = _forget_the_dead
         try:
             self._run()
+        except Exception as error:
+            self.room.findings.add("a run comes to its end", broker_logs.describe(error))
         finally:
             sys.unraisablehook = hook
             if enabled:
@@ -148,6 +152,26 @@ class ClusterRun:
         self.workload.stop()
         check_history(self.history, findings)
         check_groups(self.history, findings)
+        if self.workload.members:
+            self._check_replay()
+
+    def _check_replay(self) -> None:
+        """What a coordinator knows is what another one reads from its log: restart everything, and ask again."""
+        self._advance(self.room.timeline.now_us + 10 * SECOND_US)  # Commits that are under way arrive, or are lost.
+        before = self._ask_for_offsets("before")
+        for node in self.nodes:
+            node.kill()
+        self._wait(lambda: all(node.is_ready for node in self.nodes), LIVENESS_SECONDS_MAX)
+        after = self._ask_for_offsets("after")
+        if before is None or before != after:
+            text = f"offsets of the group: {before}, and after a restart of all nodes {after}"
+            self.room.findings.add("live state equals replay", text)
+
+    def _ask_for_offsets(self, name: str) -> dict[str, int] | None:
+        probe = GroupProbe(self.client(f"probe-{name}"), GROUP_NAME)
+        probe.cluster.loop.start(probe.run())
+        self._wait(lambda: probe.answer is not None, LIVENESS_SECONDS_MAX)
+        return probe.answer
 
     # -- what it is made of
 
@@ -197,7 +221,7 @@ class ClusterRun:
                 return all(
                     node.node_id in partition.isr
                     for topic in services.image.topics.values()
-                    for partition in topic.partitions.values()
+                    for partition in topic.partitions
                     if node.node_id in partition.replicas
                 )
         return False

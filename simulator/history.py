@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from simulator.timeline import Timeline
+
+class Clock(Protocol):
+    """Where a history has its times from."""
+
+    @property
+    def now_us(self) -> int: ...
 
 
 class Outcome(Enum):
@@ -89,7 +94,7 @@ class OffsetUse(NamedTuple):
 class History:
     """Everything, in the order in which it happened."""
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: Clock) -> None:
         self.timeline = timeline
         self.sends: list[Send] = []
         self.polls: list[Poll] = []

@@ -171,11 +171,11 @@ class SimulatedNode:
         if loop is None or broker is None or not self.is_ready:
             self.kill()
             return
-        self.is_ready = False
         self.room.note(self.host, "stop", "")
         loop.start(self._stop(broker))
 
     async def _stop(self, broker: Broker) -> None:
+        self.is_ready = False
         try:
             await broker.stop()
             self.room.note(self.host, "stopped", "")

@@ -31,7 +31,8 @@ class Options:
     batch_records_max: int = 3
     seconds_between_sends: float = 0.3
     seconds_between_faults: float = 12.0
-    seconds_to_snapshot: float = 20.0
+    replica_wait_ms: int = 500
+    replica_lag_ms: int = 5000
 
     def __str__(self) -> str:
         return " ".join(f"{item.name}={getattr(self, item.name)}" for item in fields(self))
@@ -50,6 +51,8 @@ class Options:
             "transaction.state.log.num.partitions": "3",
             "offsets.topic.segment.bytes": str(max(self.segment_bytes, 16384)),
             "log.cleaner.enable": "false",
+            "replica.fetch.wait.max.ms": str(self.replica_wait_ms),
+            "replica.lag.time.max.ms": str(self.replica_lag_ms),
             "group.consumer.session.timeout.ms": "6000",
             "group.consumer.min.session.timeout.ms": "6000",
             "group.consumer.heartbeat.interval.ms": "1000",
@@ -74,7 +77,7 @@ def draw(seed: int) -> Options:
     return Options(
         nodes=nodes,
         replicas=nodes,
-        seconds=rng.choice([60, 120, 240]),
+        seconds=rng.choice([120, 360, 600]),
         partitions=rng.randint(1, 4),
         flush_each=rng.random() < 0.7,
         segment_bytes=rng.choice([1500, 4096, 16384, 1 << 20]),
@@ -85,8 +88,10 @@ def draw(seed: int) -> Options:
         group_members=rng.choice([0, 1, 2, 3]),
         window=rng.randint(1, 5),
         batch_records_max=rng.choice([1, 3, 8]),
-        seconds_between_sends=_spread(rng, 0.05, 1.0),
+        seconds_between_sends=_spread(rng, 0.2, 3.0),
         seconds_between_faults=_spread(rng, 3.0, 40.0),
+        replica_wait_ms=rng.choice([500, 1000, 2000]),
+        replica_lag_ms=rng.choice([3000, 10_000]),
     )
 
 

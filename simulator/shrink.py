@@ -20,9 +20,10 @@ RUNS_MAX: Final = 80
 class Shrinking:
     """Looks for a smaller failing run; `best` is the smallest so far."""
 
-    def __init__(self, failed: RunResult) -> None:
+    def __init__(self, failed: RunResult, *, runs_max: int = RUNS_MAX) -> None:
         self.best = failed
         self.runs = 0
+        self._runs_max = runs_max
         self._rule = failed.findings[0].rule
 
     def shrink(self) -> RunResult:
@@ -34,9 +35,9 @@ class Shrinking:
 
     def _without_faults(self) -> None:
         size = max(len(self.best.faults) // 2, 1)
-        while size >= 1 and self.runs < RUNS_MAX:
+        while size >= 1 and self.runs < self._runs_max:
             position, shrunk = 0, False
-            while position < len(self.best.faults) and self.runs < RUNS_MAX:
+            while position < len(self.best.faults) and self.runs < self._runs_max:
                 faults = self.best.faults
                 if self._try(self.best.options, faults[:position] + faults[position + size :]):
                     shrunk = True
@@ -58,7 +59,7 @@ class Shrinking:
                     break
 
     def _try(self, options: Options, faults: list[Fault]) -> bool:
-        if self.runs >= RUNS_MAX:
+        if self.runs >= self._runs_max:
             return False
         self.runs += 1
         result = ClusterRun(self.best.seed, options, faults).run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from simulator.clients.cluster import ClusterClient
 from simulator.clients.group_member import GroupMember
@@ -11,6 +12,8 @@ from simulator.clients.reader import Reader
 from simulator.clients.transactional import TransactionalProducer
 from simulator.history import History, Place
 from simulator.options import Options
+
+GROUP_NAME: Final = "billing"
 
 
 class Workload:
@@ -45,7 +48,7 @@ class Workload:
             reader.cluster.loop.start(reader.run())
         topics = sorted({place.topic for place in places})
         for number in range(options.group_members):
-            member = GroupMember(self._new_client(f"member-{number}"), history, "billing", topics)
+            member = GroupMember(self._new_client(f"member-{number}"), history, GROUP_NAME, topics)
             self.members.append(member)
             member.cluster.loop.start(member.run(2.0))
 

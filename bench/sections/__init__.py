@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from bench.sections import cpu, e2e, fetch, groups, idle, produce, requests, startup, transactions
+from bench.sections import cluster, cpu, e2e, fetch, groups, idle, produce, requests, spark, startup, transactions
 
 SECTIONS: dict[str, ModuleType] = {
     "startup": startup,
@@ -19,4 +19,6 @@ SECTIONS: dict[str, ModuleType] = {
     "transactions": transactions,
     "groups": groups,
     "idle": idle,
+    "cluster": cluster,
+    "spark": spark,
 }

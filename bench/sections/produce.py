@@ -11,7 +11,7 @@ from bench import processes
 from bench.errors import NotMeasured
 from bench.harness import LOAD_TIMEOUT_S, Harness
 from bench.results import Measure
-from bench.systems import Broker, System
+from bench.systems import System
 
 TITLE = "Produce"
 ABOUT = """Kafka's own `ProducerPerformance` and librdkafka (through confluent-kafka), uncompressed, to four
@@ -66,13 +66,13 @@ def produce(harness: Harness, system: System, case: Case) -> Mapping[str, float]
                 "mb_s"
             ]
         else:
-            mb_s = performance_tool(harness, broker, topic, records, case)
+            mb_s = performance_tool(harness, broker.address, topic, records, case)
         cpu_s = broker.cpu_s() - cpu_before_s
     rate, cpu = case.measures
     return {rate.key: mb_s, cpu.key: cpu_s / (records * case.record_bytes / 1e9)}
 
 
-def performance_tool(harness: Harness, broker: Broker, topic: str, records: int, case: Case) -> float:
+def performance_tool(harness: Harness, address: str, topic: str, records: int, case: Case) -> float:
     """MB/s as Kafka's own tool reports it after its warm-up."""
     flags = {
         "--topic": topic,
@@ -80,7 +80,7 @@ def performance_tool(harness: Harness, broker: Broker, topic: str, records: int,
         "--record-size": case.record_bytes,
         "--throughput": -1,
         "--warmup-records": records // 5,
-        "--bootstrap-server": broker.address,
+        "--bootstrap-server": address,
     }
     arguments = [part for flag, value in flags.items() for part in (flag, str(value))]
     properties = ["--command-property", "linger.ms=5", *(case.properties or ())]

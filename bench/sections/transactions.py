@@ -47,4 +47,4 @@ def by_time(harness: Harness, system: System) -> Mapping[str, float]:
     broker = harness.broker(system)
     records = harness.scaled(JAVA_CASE.records, JAVA_CASE.records // 4)
     with harness.topic(broker, 4) as topic:
-        return {JAVA.key: performance_tool(harness, broker, topic, records, JAVA_CASE)}
+        return {JAVA.key: performance_tool(harness, broker.address, topic, records, JAVA_CASE)}

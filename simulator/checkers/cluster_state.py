@@ -34,7 +34,7 @@ class ClusterState:
             quorum, partitions = node.quorum, node.partitions
             if quorum is not None:
                 self._look_at_quorum(node, quorum)
-            for partition in partitions:
+            for partition in partitions if node.is_ready else ():
                 self._look_at_partition(node, partition, leaders)
         for name, (_, node, partition) in leaders.items():
             log = partition.log_or_none

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ottla.log.partition_log import PartitionLog
+from ottla.model.errors import ApiError
 from ottla.wire.batch import iterate
 from simulator.findings import Findings
 
@@ -50,7 +51,10 @@ class CommittedLog:
             offset = self._some_batches_before(min(self.end_offset, high_watermark))
         offset = max(offset, log.log_start_offset)
         while offset < high_watermark:
-            found = log.read(offset, READ_BYTES, high_watermark, True)
+            try:
+                found = log.read(offset, READ_BYTES, high_watermark, True)
+            except ApiError:
+                return  # It is being closed, because its node stops or its directory failed.
             if found is None:
                 break
             after = self._compare(replica, found.file.pread(found.length, found.position), offset, high_watermark)

@@ -45,6 +45,7 @@ class ClusterClient:
         self._bootstrap = bootstrap
         self._brokers: dict[int, Address] = {}
         self._connections: dict[tuple[Address, str], ClientConnection] = {}
+        self._coordinators: dict[tuple[str, int], ClientConnection] = {}
         self._opening: dict[tuple[Address, str], asyncio.Task[ClientConnection]] = {}
 
     async def connection(self, address: Address, lane: str = "") -> ClientConnection:
@@ -106,15 +107,26 @@ class ClusterClient:
             self.leaders.pop(place, None)
 
     async def back_off(self, attempt: int) -> None:
+        """Something went wrong: wait a little, and take nothing for granted."""
+        self.coordinator_moved()
         longest = min(BACKOFF_SECONDS * 2 ** min(attempt, 10), BACKOFF_SECONDS_MAX)
         await asyncio.sleep(longest * (0.5 + self.rng.random() / 2))
 
     async def coordinator(self, key: str, kind: int) -> ClientConnection:
         """A connection to whoever coordinates a group or a transactional id; Gone if nobody does yet."""
+        known = self._coordinators.get((key, kind))
+        if known is not None and known.is_open:
+            return known
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
         asked = await self.any_broker()
         answer = await asked.request(request, FindCoordinatorResponse, timeout_ms=5000)
         found = answer.coordinators[0]
         if found.error_code:
             raise Gone(f"no coordinator: {ErrorCode(found.error_code).name}")
-        return await self.connection((found.host, found.port), f"coordinator-{kind}")
+        opened = await self.connection((found.host, found.port), f"coordinator-{kind}")
+        self._coordinators[key, kind] = opened
+        return opened
+
+    def coordinator_moved(self) -> None:
+        """Whoever was asked says that it is somebody else: ask again who it is."""
+        self._coordinators.clear()

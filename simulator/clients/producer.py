@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 PRODUCE_KEY: Final = 0
 PRODUCE_VERSION: Final = 13
 REQUEST_TIMEOUT_MS: Final = 3000
+REST_SHARE: Final = 0.03
+REST_SECONDS: Final = 20.0
+"""Now and then a producer has nothing to send for a while: faults meet busy clusters, and quiet ones."""
 STATE_LOST: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
@@ -174,6 +177,8 @@ class IdempotentProducer:
             self.cluster.loop.start(lane.run())
         while not self.stopped:
             await asyncio.sleep(rng.expovariate(1 / seconds_between))
+            if rng.random() < REST_SHARE:
+                await asyncio.sleep(rng.expovariate(1 / REST_SECONDS))
             lane = rng.choice(self.lanes)
             if len(lane.waiting) < 50 and not self.stopped:
                 await lane.send(rng.randint(1, batch_records_max))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 FETCH_KEY: Final = 1
 FETCH_VERSION: Final = 17
+WAIT_MS: Final = 2000
 EARLIEST, LATEST = -2, -1
 SESSION_ERRORS: Final = frozenset(
     {
@@ -133,7 +134,7 @@ class Reader:
         position, frame = await connection.ask(FETCH_KEY, FETCH_VERSION, body, timeout_ms=6000)
         answer = parse_response(frame, position, FETCH_VERSION)
         if answer.error_code:
-            del self._sessions[connection]
+            self._sessions.pop(connection, None)
             return ErrorCode(answer.error_code) in SESSION_ERRORS
         if session.epoch == 0:
             session.number = answer.session_id
@@ -162,7 +163,7 @@ class Reader:
                 forgotten.setdefault(place.topic, []).append(place.partition)
         return fetch_request(
             [(ids[name], found) for name, found in topics.items()],
-            max_wait_ms=500,
+            max_wait_ms=WAIT_MS,
             max_bytes=16384,
             isolation_level=1 if self.committed_only else 0,
             session_id=session.number,

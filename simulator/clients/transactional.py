@@ -19,7 +19,14 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProd
 from ottla.wire.produce_client import encode_request, parse_response
 from simulator.clients.cluster import TRANSACTION, NoLeader
 from simulator.clients.connection import Gone
-from simulator.clients.producer import PRODUCE_KEY, PRODUCE_VERSION, REQUEST_TIMEOUT_MS, encode_batch
+from simulator.clients.producer import (
+    PRODUCE_KEY,
+    PRODUCE_VERSION,
+    REQUEST_TIMEOUT_MS,
+    REST_SECONDS,
+    REST_SHARE,
+    encode_batch,
+)
 from simulator.history import Outcome, Place, Send, Transaction
 
 if TYPE_CHECKING:
@@ -63,7 +70,8 @@ class TransactionalProducer:
     async def run(self, seconds_between: float, batch_records_max: int) -> None:
         rng = self.cluster.rng
         while not self.stopped:
-            await asyncio.sleep(rng.expovariate(1 / seconds_between))
+            rest = REST_SECONDS if rng.random() < REST_SHARE * 3 else 0.0
+            await asyncio.sleep(rng.expovariate(1 / (seconds_between + rest)))
             if not self.stopped:
                 self.is_idle = False
                 await self._transaction(batch_records_max)

@@ -171,6 +171,7 @@ class Broker:
         await world.offload.run(directories.open, self.config)
         self._underneath.callback(directories.close)
         quorum = await self._start_quorum(files, directories)
+        self._is_alone = self._is_alone and quorum.is_alone
         services = self._build_services(directories, quorum)
         if "controller" in self.config.process_roles:
             self._control(services)
@@ -209,6 +210,8 @@ class Broker:
         self._coordinate(services)
         if self._is_alone:
             await lifecycle.register(heartbeats=False)
+            if self._has_company(services.image):
+                lifecycle.begin_heartbeats()
         else:
             await lifecycle.unfence()
 
@@ -265,7 +268,7 @@ class Broker:
         self._underneath.callback(controller.close)
         peers = self._peers = build_peers(world, quorum, config)
         self._underneath.callback(peers.close)
-        channel = None if self._is_alone else ControllerChannel(controller, quorum, peers, world.rng, config)
+        channel = ControllerChannel(controller, quorum, peers, world.rng, config)
         coordinators = build_coordinators(
             world, table, flushes, directories, peers, config=config, services=lambda: self._services
         )
@@ -283,15 +286,16 @@ class Broker:
             controller=controller,
             quorum=quorum,
             sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, world.rng),
-            producer_ids=ProducerIds(channel or controller, broker_id=self.config.node_id, broker_epoch=-1),
+            producer_ids=ProducerIds(channel, broker_id=self.config.node_id, broker_epoch=-1),
             log_directories=directories,
             metrics=Metrics(),
             telemetry=Telemetry(world.clock, world.new_uuid),
-            internal_topics=InternalTopics(channel or controller, config, lambda: self._services.image),
+            internal_topics=InternalTopics(channel, config, lambda: self._services.image),
             groups=coordinators.groups,
             markers=coordinators.markers,
             transactions=coordinators.transactions,
             channel=channel,
+            absences=None if self._is_alone else peers.absences,
         )
         self._replication = build_replication(services, flushes, peers, config)
         self._take_broker_config(quorum.image)
@@ -377,6 +381,8 @@ class Broker:
             if self.config.get("advertised.listeners") is not None:
                 changed["advertised.listeners"] = with_ports(self.config.advertised_listeners)
             self.config = self._services.config = self.config.with_static(changed)
+            if self._quorum is not None:
+                self._quorum.listens_at(self.config)
 
     async def _serve_metrics(self, services: Services) -> None:
         if self._metrics_port is None:
@@ -416,6 +422,8 @@ class Broker:
         self._services.image = image
         if self._lifecycle is not None:
             self._lifecycle.metadata_changed()
+            if self._is_alone and self._has_company(image):
+                self._lifecycle.begin_heartbeats()
         if self._held is not None:
             self._held.append((image, delta))
             return
@@ -424,11 +432,17 @@ class Broker:
         if self._is_hosting:
             self._follow(image, delta)
 
+    def _has_company(self, image: MetadataImage) -> bool:
+        """Whether others have joined a node that was started as the only one."""
+        return len(image.brokers) > 1 or (self._quorum is not None and not self._quorum.is_alone)
+
     def _follow(self, image: MetadataImage, delta: ImageDelta) -> None:
         """What is hosted here changes as the metadata says."""
         services, table = self._services, self._services.partitions
         if delta.brokers_changed:
             table.brokers_changed(image.brokers)
+            if services.absences is not None:
+                services.absences.brokers_changed(image)
         for topic in delta.topics_deleted:
             services.log_directories.delete(table.drop(topic.id))
         for topic in delta.topics_created:

@@ -233,6 +233,8 @@ def _headers_column(column: pa.Array) -> tuple[Bytes, Ends]:
     for row, headers in enumerate(column.to_pylist()):
         parts = [signed(len(headers or ()))]
         for header in headers or ():
+            if header is None or header["key"] is None:
+                raise RowError("a header without a key is in the data: filter such headers out")
             name, value = header["key"].encode(), header["value"]
             parts += (signed(len(name)), name, signed(-1 if value is None else len(value)), value or b"")
         encoded.append(b"".join(parts))

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ottla.client.cluster import Cluster
-from ottla.client.errors import OffsetOutOfRangeError
+from ottla.client.errors import NotFoundError, OffsetOutOfRangeError
 from ottla.client.fetching import FetchSettings
 from ottla.client.offsets import Isolation
 from ottla.client.partition_reader import PartitionReader
 from ottla.client.settings import ClientSettings
 from ottla.model.ids import TopicPartition
 from pyspark_ottla.offsets import OffsetRange, cut, resolve, subscribed_partitions
-from pyspark_ottla.options import OptionError, SourceOptions
+from pyspark_ottla.options import SourceOptions
 from pyspark_ottla.schema import arrow_schema
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def worker_cluster(settings: ClientSettings) -> Cluster:
     return cluster
 
 
-def _drop_cluster(settings: ClientSettings) -> None:
+def drop_cluster(settings: ClientSettings) -> None:
+    """Close this process's connections to a cluster."""
     cluster = _clusters.pop((os.getpid(), settings), None)
     if cluster is not None:
         cluster.close()
@@ -111,13 +112,16 @@ def read_range(partition: RangePartition, options: SourceOptions, schema: pa.Sch
                     start = fetched.next_offset
             except OffsetOutOfRangeError as error:
                 start = _after_loss(options, wanted, start, partition.end, error)
+            except NotFoundError as error:
+                report_data_loss(options, f"offsets {start} to {partition.end} of {wanted} cannot be read: {error}")
+                break
             else:
                 break
         done = True
     finally:
         if not done:
             # A fetch may be under way whose answer nobody will take.
-            _drop_cluster(options.settings)
+            drop_cluster(options.settings)
 
 
 def _after_loss(
@@ -146,15 +150,16 @@ class BatchReader(DataSourceReader):
             wanted = subscribed_partitions(cluster, options.subscription)
             starts = resolve(cluster, wanted, options.starting, options, is_start=True)
             ends = resolve(cluster, wanted, options.ending, options, is_start=False)
-        ranges = []
-        for partition in wanted:
-            start, end = starts[partition], ends[partition]
-            if start > end:
-                raise OptionError(f"the start {start} of {partition} is after its end {end}")
-            ranges.append(OffsetRange(partition, start, end))
-        return cut(self.narrowed(ranges), options.min_partitions, options.records_per_partition_max)
+            for partition in wanted:
+                if starts[partition] > ends[partition]:
+                    report_data_loss(
+                        options, f"the start {starts[partition]} of {partition} is after its end {ends[partition]}"
+                    )
+            ranges = [OffsetRange(partition, starts[partition], ends[partition]) for partition in wanted]
+            ranges = self.narrowed(cluster, ranges)
+        return cut(ranges, options.min_partitions, options.records_per_partition_max)
 
-    def narrowed(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
+    def narrowed(self, cluster: Cluster, ranges: list[OffsetRange]) -> list[OffsetRange]:
         """What filters leave of the ranges."""
         return ranges
 

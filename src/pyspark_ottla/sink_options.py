@@ -49,6 +49,8 @@ class SinkOptions:
     codec: Codec = Codec.NONE
     acks: int = -1
     row_bytes_max: int = 1 << 20
+    batch_bytes: int = 512 * 1024
+    """A partition's rows are sent in batches of about this size."""
     delivery_timeout_ms: int = 120_000
     transaction_timeout_ms: int = 15 * 60_000
     id_prefix: str = "ottla-spark"
@@ -72,13 +74,16 @@ def sink_options(options: Mapping[str, str], default: Delivery) -> SinkOptions:
     if delivery is Delivery.EXACTLY_ONCE and acks != -1:
         raise OptionError("delivery=exactly_once needs kafka.acks=all")
     topic = given.get("topic", "").strip() or None
+    row_bytes_max = _number("kafka.max.request.size", kafka.get("max.request.size", str(1 << 20)))
+    batch_bytes = _number("kafka.batch.size", kafka.get("batch.size", str(512 * 1024)))
     return SinkOptions(
         settings=settings,
         topic=topic,
         delivery=delivery,
         codec=_codec(kafka.get("compression.type", "none")),
         acks=acks,
-        row_bytes_max=_number("kafka.max.request.size", kafka.get("max.request.size", str(1 << 20))),
+        row_bytes_max=row_bytes_max,
+        batch_bytes=max(min(batch_bytes, row_bytes_max), 1),
         delivery_timeout_ms=_number("kafka.delivery.timeout.ms", kafka.get("delivery.timeout.ms", "120000")),
         transaction_timeout_ms=_number("kafka.transaction.timeout.ms", kafka.get("transaction.timeout.ms", "900000")),
         id_prefix=given.get("transactionalidprefix", "ottla-spark"),

@@ -40,10 +40,15 @@ class DefaultSource(DataSource):
         return source_schema(include_headers=include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from pyspark_ottla.reader import BatchReader
-
         options = batch_options(self.options)
         check_schema(schema, include_headers=options.include_headers)
+        if options.pushdown:
+            # Spark refuses every read of a reader that takes filters unless its own setting allows them.
+            from pyspark_ottla.pushdown import FilteringReader
+
+            return FilteringReader(options, schema)
+        from pyspark_ottla.reader import BatchReader
+
         return BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

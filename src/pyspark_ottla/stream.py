@@ -7,12 +7,15 @@ kept for a while, and the answer serves `latestOffset` and `reportLatestOffset`.
 The start of a query's first batch is in no checkpoint. If that batch fails, Spark asks for the initial offset anew, and
 with `latest` everything in between would be gone without a word. So the first `latestOffset` of a new query gives the
 start back: batch 0 is empty, and from then on the start is written down. With AvailableNow an empty batch would end the
-query, so there it is done only for `latest`, which has nothing to read then.
+query, so there only partitions that start at `latest` are held back, which have nothing to read in that run. Should
+such a batch 0 be run again, its end may lie before the start that is resolved now: nothing is lost, since batch 1 goes
+on from that end.
 
 What an editor must keep true:
 - `initialOffset` answers the same however often it is asked.
 - Nothing new means `start` itself, to the byte.
-- A range whose end is before its start is data loss and is reported, never skipped in silence.
+- Batch 0 never reads from a partition whose start was the latest offset.
+- Any other range whose end is before its start is data loss and is reported, never skipped in silence.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import NotFoundError
+from ottla.client.offsets import LATEST
 from ottla.model.ids import TopicPartition
 from pyspark_ottla.offsets import (
     OffsetJson,
@@ -41,7 +45,7 @@ from pyspark_ottla.offsets import (
     to_json,
     within_limit,
 )
-from pyspark_ottla.options import Edge, SourceOptions
+from pyspark_ottla.options import Edge, Offsets, SourceOptions
 from pyspark_ottla.progress import show_progress
 from pyspark_ottla.reader import RangePartition, read_range, report_data_loss
 from pyspark_ottla.schema import arrow_schema
@@ -97,7 +101,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: OffsetJson, limit: Any) -> OffsetJson:
         is_new, self._is_pinned = not self._is_pinned and start == self._initial, True
-        if is_new and (not self._is_available_now or self._options.starting is Edge.LATEST):
+        if is_new and not self._is_available_now:
             return start
         begin = from_json(start)
         head = self._latest(begin)
@@ -123,9 +127,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"{partition} ends at offset {head[partition]}, before {offset}, where the query is",
                 )
         self._head = head
-        if self._is_available_now:
-            self._everything = head
-        return head
+        if not self._is_available_now:
+            return head
+        held_back = {} if self._initial is None else from_json(self._initial)
+        held_back = {partition: offset for partition, offset in held_back.items() if self._starts_at_latest(partition)}
+        self._everything = {partition: held_back.get(partition, offset) for partition, offset in head.items()}
+        return self._everything
+
+    def _starts_at_latest(self, partition: TopicPartition) -> bool:
+        starting = self._options.starting
+        if isinstance(starting, Offsets):
+            return starting.by_partition.get(partition) == LATEST
+        return starting is Edge.LATEST
 
     def _starts_of_new(self, begin: Mapping[TopicPartition, int], head: PartitionOffsets) -> PartitionOffsets:
         """Partitions that came while the query ran are read from their beginning."""
@@ -170,7 +183,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 report_data_loss(options, f"{partition} is gone")
         ranges = []
         for partition in sorted(ends):
-            if ends[partition] < starts[partition]:
+            is_held_back = start == self._initial and self._starts_at_latest(partition)
+            if ends[partition] < starts[partition] and not is_held_back:
                 report_data_loss(
                     options,
                     f"the offset of {partition} went back from {starts[partition]} to {ends[partition]}",

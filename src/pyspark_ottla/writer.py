@@ -100,6 +100,7 @@ def send_rows(tables: Iterator[pa.RecordBatch], cluster: Cluster, sending: Sendi
         codec=options.codec,
         transactional=options.delivery is Delivery.EXACTLY_ONCE,
         row_bytes_max=options.row_bytes_max,
+        batch_bytes=options.batch_bytes,
     )
     rows = 0
     for table in tables:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
@@ -102,9 +101,14 @@ def test_a_broker_that_cannot_start_ends_the_others(tmp_path: Path) -> None:
     assert "log.retention.ms" in done.stderr
 
 
-@pytest.mark.parametrize("brokers", [3])
-def test_a_cluster_inside_a_program(brokers: int) -> None:
-    with ottla.Server(brokers=brokers) as server:
+def test_a_cluster_for_tests(ottla_cluster: ottla.Server) -> None:
+    producer = Producer({"bootstrap.servers": ottla_cluster.bootstrap_servers, "acks": "all"})
+    producer.produce("auto-created", b"1")
+    assert producer.flush(20) == 0
+
+
+def test_a_cluster_inside_a_program() -> None:
+    with ottla.Server(brokers=3) as server:
         assert broker_ids(server.bootstrap_servers) == [1, 2, 3]
         data = server.data
     assert not data.exists()

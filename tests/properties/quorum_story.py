@@ -31,6 +31,7 @@ class Story:
             (6, self.heal),
             (4, self.snapshot),
             (4, self.resign),
+            (4, self.campaign),
             (3, self.wipe),
             (6, self.change_voters),
             (3, self.weather),
@@ -102,6 +103,15 @@ class Story:
         if (leader := self.cluster.leader) is not None and leader.core is not None:
             leader.core.resign(self.cluster.now_ms)
             leader.pump()
+
+    def campaign(self) -> None:
+        """Two voters ask for votes at the same moment, without asking first whether they would get them."""
+        voters = [node for node in self.cluster.nodes.values() if node.core is not None and node.core.is_voter]
+        for node in self.rng.sample(voters, min(2, len(voters))):
+            assert node.core is not None
+            if not node.is_leader:
+                node.core._become_candidate(self.cluster.now_ms)
+                node.pump()
 
     def missing(self) -> list[ReplicaKey]:
         """Voters of some node's set whose disk is gone."""

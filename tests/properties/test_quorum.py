@@ -11,7 +11,9 @@ import pytest
 from ottla.core.quorum import elections, leading
 from ottla.core.quorum.core import QuorumCore
 from ottla.core.quorum.effects import StoreState, VoteRequest
-from ottla.core.quorum.voters import VoterSet
+from ottla.core.quorum.progress import Progress, ReplicaProgress
+from ottla.core.quorum.roles import Leader
+from ottla.core.quorum.voters import Voter, VoterSet
 from ottla.model.errors import OttlaError
 from tests.properties.quorum_story import Story
 from tests.unit.core.quorum.cluster import Node
@@ -107,6 +109,40 @@ def epoch_goes_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(elections.Elections, "_become_prospective", become_prospective)
 
 
+def vote_twice(patch: pytest.MonkeyPatch) -> None:
+    whole = elections.Elections._would_grant
+
+    def would_grant(core: QuorumCore, request: VoteRequest) -> bool:
+        state, core.state = core.state, core.state._replace(voted=None)
+        granted = whole(core, request)
+        core.state = state
+        return granted
+
+    patch.setattr(elections.Elections, "_would_grant", would_grant)
+
+
+def commit_by_count_alone(patch: pytest.MonkeyPatch) -> None:
+    whole = leading.Leading._advance
+
+    def advance(core: QuorumCore, now_ms: int) -> None:
+        if isinstance(core.role, Leader):
+            core.role.epoch_start_offset = -1
+        whole(core, now_ms)
+
+    patch.setattr(leading.Leading, "_advance", advance)
+
+
+def wiped_voter_votes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(elections.Elections, "_is_meant", lambda core, voter: voter.id in (core.key.id, -1))
+
+
+def wiped_voter_counts(patch: pytest.MonkeyPatch) -> None:
+    def of(progress: Progress, voter: Voter) -> ReplicaProgress | None:
+        return next((found for found in reversed(progress._replicas.values()) if found.key.id == voter.id), None)
+
+    patch.setattr(Progress, "of", of)
+
+
 BROKEN: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (forget_votes, ""),
     (vote_for_a_shorter_log, "a leader has all that is committed"),
@@ -115,6 +151,10 @@ BROKEN: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (no_divergence, ""),
     (high_watermark_goes_back, "the high watermark rises"),
     (epoch_goes_back, "epochs rise"),
+    (vote_twice, "one vote an epoch"),
+    (commit_by_count_alone, "a leader commits through its own epoch"),
+    (wiped_voter_votes, "another disk is another voter"),
+    (wiped_voter_counts, "committed means on a majority"),
 ]
 
 

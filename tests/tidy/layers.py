@@ -22,6 +22,7 @@ BROKER_PARTS = "ottla.broker_parts"
 BROKER_PROCESS = "ottla.broker_process"
 EMBED = "ottla.embed"
 LOGS = "ottla.logs"
+SPARK = "ottla.spark"
 VERSION = "ottla.__version__"
 
 BATCH_SIDE = tuple(f"{WIRE}.{name}" for name in ("batch", "compiled", "compression", "crc", "records"))
@@ -47,6 +48,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "ottla.pytest_plugin": (EMBED, CLIENT, MODEL),
     "ottla.__main__": (CLI,),
     "pyspark_ottla": (CLIENT, WIRE, MODEL, VERSION),
+    SPARK: ("pyspark_ottla", CLIENT, MODEL, VERSION),
     # The package itself hands out `ottla.Server`; imports of it are those of one name.
     "ottla": (EMBED,),
 }
@@ -65,7 +67,7 @@ FOREIGN_ONLY_IN: dict[str, tuple[str, ...]] = {
     "pytest": ("ottla.pytest_plugin",),
     # Compiled code costs 60 MB and seconds of start; only the record worker and Spark load it.
     "numba": (f"{WIRE}.compiled",),
-    "pyspark": ("pyspark_ottla",),
+    "pyspark": ("pyspark_ottla", SPARK),
     "pyarrow": ("pyspark_ottla",),
 }
 """Other people's packages that are fenced in, and where they may be imported."""

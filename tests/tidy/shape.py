@@ -91,7 +91,8 @@ def check_mirror(test: str, modules: Set[str]) -> Iterator[Violation]:
     path = PurePosixPath(test)
     if not path.name.startswith("test_"):
         return
-    package = ".".join(["ottla", *path.relative_to("tests/unit").parent.parts])
+    parts = path.relative_to("tests/unit").parent.parts
+    package = ".".join(parts if parts[:1] == ("pyspark_ottla",) else ("ottla", *parts))
     if package not in modules:
         yield Violation(test, 1, f"there is no {package}: a unit test lies where its module lies")
         return

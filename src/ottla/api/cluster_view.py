@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Container, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.core.controller.elections import has_directory
 from ottla.core.controller.image import MetadataImage, PartitionImage
@@ -11,6 +11,9 @@ from ottla.core.controller.records import NO_LEADER
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import INTERNAL_TOPICS as INTERNAL_TOPICS
 from ottla.wire.fields import CurrentLeader, NodeEndpoint
+
+if TYPE_CHECKING:
+    from ottla.runtime.absences import Absences
 
 
 class BrokerAddress(NamedTuple):
@@ -23,10 +26,12 @@ class BrokerAddress(NamedTuple):
     fenced: bool
 
 
-def broker_addresses(image: MetadataImage, listener: str, *, with_fenced: bool = False) -> Iterator[BrokerAddress]:
-    """The brokers that have this listener."""
+def broker_addresses(
+    image: MetadataImage, listener: str, absences: Absences | None = None, *, with_fenced: bool = False
+) -> Iterator[BrokerAddress]:
+    """The brokers that have this listener, with those that left just now if `absences` are given."""
     for broker in image.brokers.values():
-        if broker.fenced and not with_fenced:
+        if broker.fenced and not with_fenced and (absences is None or not absences.is_shown(broker.id)):
             continue
         for endpoint in broker.endpoints:
             if endpoint.name == listener:
@@ -50,10 +55,15 @@ class LeaderView(NamedTuple):
     error: ErrorCode
 
 
-def leader_view(image: MetadataImage, partition: PartitionImage, listener: str) -> LeaderView:
-    """The leader, if there is one and clients of this listener can reach it; else why not."""
+def leader_view(
+    image: MetadataImage, partition: PartitionImage, listener: str, absent: Container[int] = ()
+) -> LeaderView:
+    """The leader, if there is one and clients of this listener can reach it; else why not.
+
+    One of those that seem to be gone (`runtime/absences`) is none: the next one is being elected.
+    """
     broker = image.brokers.get(partition.leader)
-    if broker is None:
+    if broker is None or partition.leader in absent:
         return LeaderView(NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE)
     if all(endpoint.name != listener for endpoint in broker.endpoints):
         return LeaderView(NO_LEADER, ErrorCode.LISTENER_NOT_FOUND)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ottla.core.controller.image import MetadataImage
     from ottla.core.groups.records import GroupRecord
     from ottla.model.configs.resolve import BrokerConfig
+    from ottla.runtime.absences import Absences
     from ottla.runtime.appending import Appender
     from ottla.runtime.controller import ControllerDriver
     from ottla.runtime.controller_channel import ControllerChannel
@@ -65,6 +66,8 @@ class Services:
     markers: MarkerWriter
     channel: ControllerChannel | None = None
     """The way to the active controller, wherever that is; None where it can only be here."""
+    absences: Absences | None = None
+    """Brokers that seem to be gone, or just went; None where there is only this one."""
     dispatch_enveloped: EnvelopeDispatch | None = None
     """Set by the dispatcher."""
 

@@ -1,6 +1,6 @@
-"""DescribeCluster 0-2: the cluster id, the controller and the brokers.
+"""DescribeCluster 0-2: the cluster id, the controller and the brokers; or, for endpoint type 2, the controllers.
 
-Controllers (endpoint type 2) are asked on their own listener.
+Every listener of Ottla serves every API, so that an address of a broker works as `--bootstrap-controller` too.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ ENDPOINT_CONTROLLERS = 2
 
 def handle(ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     image = ctx.services.image
+    if request.endpoint_type == ENDPOINT_CONTROLLERS:
+        return _controllers(ctx)
     if request.endpoint_type != ENDPOINT_BROKERS:
-        known = request.endpoint_type == ENDPOINT_CONTROLLERS
         return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message="this listener serves brokers"
-            if known
-            else f"endpoint type {request.endpoint_type} is unknown",
+            error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"endpoint type {request.endpoint_type} is unknown",
             endpoint_type=request.endpoint_type,
             cluster_id=image.cluster_id,
             brokers=[],
@@ -47,5 +46,25 @@ def handle(ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClus
                 is_fenced=broker.fenced,
             )
             for broker in broker_addresses(image, ctx.listener, with_fenced=request.include_fenced_brokers)
+        ],
+    )
+
+
+def _controllers(ctx: RequestContext) -> DescribeClusterResponse:
+    """The voters, and which of them leads."""
+    image, quorum = ctx.services.image, ctx.services.quorum.describe()
+    return DescribeClusterResponse(
+        endpoint_type=ENDPOINT_CONTROLLERS,
+        cluster_id=image.cluster_id,
+        controller_id=quorum.leader_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=voter_id,
+                host=endpoints[0].host,
+                port=endpoints[0].port,
+                rack=image.brokers[voter_id].rack if voter_id in image.brokers else None,
+            )
+            for voter_id, endpoints in quorum.endpoints
+            if endpoints
         ],
     )

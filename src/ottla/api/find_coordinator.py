@@ -33,7 +33,7 @@ def handle(
     if coordinators is None:
         message = f"there are no coordinators of type {request.key_type} here"
         return failed(request, ErrorCode.INVALID_REQUEST, message, ctx.api_version)
-    if coordinators.topic in ctx.services.image.topics:
+    if coordinators.topic in ctx.services.image.topics and ctx.services.absences is None:
         return _found(ctx, request, coordinators)
     return _found_later(ctx, request, coordinators)
 
@@ -41,7 +41,10 @@ def handle(
 async def _found_later(
     ctx: RequestContext, request: FindCoordinatorRequest, coordinators: AnyCoordinators
 ) -> FindCoordinatorResponse:
-    await ctx.services.internal_topics.ensure(coordinators.topic)
+    if coordinators.topic not in ctx.services.image.topics:
+        await ctx.services.internal_topics.ensure(coordinators.topic)
+    if ctx.services.absences is not None:
+        await ctx.services.absences.settled()
     return _found(ctx, request, coordinators)
 
 

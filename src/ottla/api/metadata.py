@@ -44,6 +44,9 @@ async def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataRespo
         failures = await _create_missing(ctx, asked)
     else:
         failures = {}
+    absences = ctx.services.absences
+    if absences is not None:
+        await absences.settled()
     image = ctx.services.image
     if len(image.topics if asked is None else asked) > PARTITIONS_INLINE_MAX:
         return await ctx.services.world.offload.run(_response, ctx, image, asked, failures)
@@ -85,13 +88,13 @@ def _response(
     failures: dict[str, ErrorCode],
 ) -> MetadataResponse:
     if asked is None:
-        topics = [_topic(image, topic, ctx.listener) for topic in image.topics.values()]
+        topics = [_topic(ctx, image, topic) for topic in image.topics.values()]
     else:
-        topics = [_asked_topic(image, topic, failures, ctx.listener) for topic in asked]
+        topics = [_asked_topic(ctx, image, topic, failures) for topic in asked]
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in broker_addresses(image, ctx.listener)
+            for broker in broker_addresses(image, ctx.listener, ctx.services.absences)
         ],
         cluster_id=image.cluster_id,
         controller_id=ctx.services.node_id,
@@ -100,24 +103,26 @@ def _response(
 
 
 def _asked_topic(
-    image: MetadataImage, asked: MetadataRequestTopic, failures: dict[str, ErrorCode], listener: str
+    ctx: RequestContext, image: MetadataImage, asked: MetadataRequestTopic, failures: dict[str, ErrorCode]
 ) -> MetadataResponseTopic:
     if asked.name is None or asked.topic_id != ZERO_UUID:
         found = image.topics_by_id.get(asked.topic_id)
         if found is None:
             return MetadataResponseTopic(name=None, topic_id=asked.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
-        return _topic(image, found, listener)
+        return _topic(ctx, image, found)
     found = image.topics.get(asked.name)
     if found is None:
         error = failures.get(asked.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return MetadataResponseTopic(name=asked.name, error_code=error)
-    return _topic(image, found, listener)
+    return _topic(ctx, image, found)
 
 
-def _topic(image: MetadataImage, topic: TopicImage, listener: str) -> MetadataResponseTopic:
+def _topic(ctx: RequestContext, image: MetadataImage, topic: TopicImage) -> MetadataResponseTopic:
     partitions = []
+    absences = ctx.services.absences
+    listener, absent = ctx.listener, () if absences is None else absences.brokers
     for index, partition in enumerate(topic.partitions):
-        leader_id, error = leader_view(image, partition, listener)
+        leader_id, error = leader_view(image, partition, listener, absent)
         partitions.append(
             MetadataResponsePartition(
                 error_code=error,

@@ -85,6 +85,15 @@ class Ended(Enum):
     """The coordinator knows the producer, but no transaction that could take this end."""
 
 
+class _GivenIdentity(ProducerIdentity):
+    """The identity of a transaction. It is never changed: a batch that is given up takes the transaction with it."""
+
+    __slots__ = ()
+
+    def forget(self) -> None:
+        pass
+
+
 class TransactionalWriter:
     """One transaction of one transactional id."""
 
@@ -100,7 +109,7 @@ class TransactionalWriter:
         self._id = transactional_id
         self._timeout_ms = timeout_ms
         self._coordinators = Coordinators(cluster, CoordinatorKind.TRANSACTION)
-        self._identity = ProducerIdentity(cluster)
+        self._identity = _GivenIdentity(cluster)
         self._partitions: dict[TopicPartition, None] = {}
         self._failure: ClientError | None = None
         self._adds_implicitly = False
@@ -167,7 +176,10 @@ class TransactionalWriter:
             for topic in answer.topics:
                 for result in topic.partitions:
                     if result.error_code != ErrorCode.NONE:
-                        raise broker_error(result.error_code, f"cannot commit an offset of group {group_id!r}")
+                        error = broker_error(result.error_code, f"cannot commit an offset of group {group_id!r}")
+                        # A topic may be so new that the group's coordinator has not heard of it.
+                        error.retriable |= error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        raise error
 
         Coordinators(self._cluster, CoordinatorKind.GROUP).call(group_id, attempt)
         self._partitions[partition] = None
@@ -195,6 +207,14 @@ class TransactionalWriter:
         return PreparedTransaction(
             self._id, identity.producer_id, identity.producer_epoch, tuple(sorted(self._partitions))
         )
+
+    def abort(self) -> None:
+        """Give everything up that was written."""
+        identity = self._identity
+        if self._partitions:
+            written = tuple(sorted(self._partitions))
+            prepared = PreparedTransaction(self._id, identity.producer_id, identity.producer_epoch, written)
+            end_transaction(self._cluster, prepared, commit=False)
 
     def _check(self) -> None:
         if self._failure is not None:

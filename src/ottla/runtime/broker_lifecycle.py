@@ -130,7 +130,16 @@ class BrokerLifecycle:
         async with self._bounded("no controller took this broker's registration"):
             await self._register()
         if heartbeats:
-            self._heartbeats = asyncio.create_task(self._send_heartbeats(), name="broker-heartbeats")
+            self._begin_heartbeats()
+
+    def begin_heartbeats(self) -> None:
+        """The process is not the whole cluster any more: others may decide whether it lives."""
+        if self.epoch >= 0 and self._heartbeats is None:
+            self._may_lead, self.is_fenced = True, False
+            self._begin_heartbeats()
+
+    def _begin_heartbeats(self) -> None:
+        self._heartbeats = asyncio.create_task(self._send_heartbeats(), name="broker-heartbeats")
 
     async def caught_up(self) -> None:
         """Return when the metadata here has this broker's registration in it, and so all that came before."""

@@ -18,6 +18,7 @@ What an editor must keep true:
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -39,6 +40,9 @@ SESSION_EPOCH_MAX = 2**31 - 1
 
 class Waiting(Protocol):
     """The fetch that waits on a session."""
+
+    @property
+    def deadline(self) -> float: ...
 
     def wake(self) -> None: ...
 
@@ -148,6 +152,8 @@ class FetchSession:
         "reads_followers",
         "replica_epoch",
         "replica_id",
+        "timer",
+        "timer_at",
         "used_at",
         "waiting",
     )
@@ -159,6 +165,9 @@ class FetchSession:
         self.dirty: dict[FetchedPartition, None] = {}
         """In the order in which they get their turn: who got data goes to the end."""
         self.waiting: Waiting | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        """Goes off at the deadline of this fetch or of an earlier one; see `Fetches.watch_time`."""
+        self.timer_at = 0.0
         self.used_at = 0.0
         self.replica_id = -1
         """The follower that fetches, and the broker epoch it lives in; -1 for a consumer."""
@@ -204,6 +213,9 @@ class FetchSession:
         if self.waiting is not None:
             self.waiting.expire()
         self.waiting = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
         for fetched in self.partitions.values():
             fetched.unwatch()
         self.partitions.clear()

@@ -9,7 +9,9 @@ A reader of committed transactions gets nothing at or above the last stable offs
 watermark does, so the same watchers wake such a fetch, and what comes above it does not end its wait.
 
 A follower reads to the log end (`follower_reading`). What it asks for says what it has, which moves the high watermark
-and thereby completes whoever waits for that, before the follower's own answer is made.
+and thereby completes whoever waits for that, before the follower's own answer is made. That one is made after the first
+turn in which producers have sent nothing more, or after a few: under load, when many of them wait for the same fetch, a
+fetch less is worth more than the moment, and without load the moment is one look at the sockets.
 
 What an editor must keep true:
 - At most one fetch waits on a session. A second one on the same session answers the first with what there is.
@@ -28,7 +30,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.model.chunks import FileSlice
 from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, OttlaError, StorageError
 from ottla.runtime.fetch_sessions import FetchedPartition, FetchSession, TopicKey
-from ottla.runtime.follower_reading import closest_replica, divergence, follower_data
+from ottla.runtime.follower_reading import closest_replica, divergence, follower_data, has_something
 from ottla.wire.fetch_types import FetchRequest, PartitionData
 
 if TYPE_CHECKING:
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
     from ottla.runtime.partitions import PartitionTable
 
 READ_COMMITTED = 1
+GATHERING_TURNS_MAX: Final = 8
+"""Turns of the loop for which a follower's answer is held back while each of them brings something to send with it."""
+GATHERED_MAX: Final = 64
+"""Appends that are worth a fetch, whatever else may come."""
 _LED_ELSEWHERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 _NO_RECORDS: Final = (-1, None, None, None, None)
@@ -61,7 +67,18 @@ class FetchLimits(NamedTuple):
 class WaitingFetch:
     """A fetch that has not got enough yet."""
 
-    __slots__ = ("_fetches", "_queued", "_timer", "answer", "limits", "session")
+    __slots__ = (
+        "_fetches",
+        "_gathered",
+        "_queued",
+        "_seen",
+        "_timer",
+        "_turns_left",
+        "answer",
+        "deadline",
+        "limits",
+        "session",
+    )
 
     def __init__(self, fetches: Fetches, session: FetchSession, limits: FetchLimits, answer: Answer) -> None:
         self.session = session
@@ -69,13 +86,21 @@ class WaitingFetch:
         self.answer = answer
         self._fetches = fetches
         self._queued = False
+        self._gathered = self._seen = 0
+        self._turns_left = GATHERING_TURNS_MAX if session.replica_id >= 0 else 0
         session.waiting = self
-        if not session.id:
+        self.deadline = fetches.loop.time() + limits.wait_ms_max / 1000
+        self._timer: asyncio.TimerHandle | None = None
+        if session.id:
+            if session.timer is None or self.deadline < session.timer_at:
+                fetches.watch_time(session, self.deadline)
+        else:
             for fetched in session.partitions.values():
                 fetched.watch()
-        self._timer = fetches.loop.call_later(limits.wait_ms_max / 1000, self.expire)
+            self._timer = fetches.loop.call_at(self.deadline, self.expire)
 
     def wake(self) -> None:
+        self._gathered += 1
         if not self._queued:
             self._queued = True
             self._fetches.enqueue(self)
@@ -84,6 +109,12 @@ class WaitingFetch:
         """Answer if there is enough by now; called once per turn of the loop."""
         self._queued = False
         if self.session.waiting is self:
+            if self._turns_left and self._seen != self._gathered < GATHERED_MAX:
+                self._seen = self._gathered
+                self._turns_left -= 1
+                self._queued = True
+                self._fetches.enqueue(self)
+                return
             collected = self._fetches.collect(self.session, self.limits)
             if collected.is_enough(self.limits):
                 self._finish(collected)
@@ -95,13 +126,16 @@ class WaitingFetch:
     def cancel(self) -> None:
         """The consumer is gone."""
         if self.session.waiting is self:
-            self._timer.cancel()
-            self._fetches.release(self.session)
+            self._end()
 
     def _finish(self, collected: Collected) -> None:
-        self._timer.cancel()
-        self._fetches.release(self.session)
+        self._end()
         self.answer(collected.settle())
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._fetches.release(self.session)
 
 
 class Collected:
@@ -179,6 +213,13 @@ class Fetches:
 
     def fetch(self, session: FetchSession, limits: FetchLimits, answer: Answer) -> Callable[[], None] | None:
         """Answer now, or wait and return how to cancel the wait."""
+        if session.replica_id >= 0 and session.id and limits.wait_ms_max > 0:
+            waiting = WaitingFetch(self, session, limits, answer)
+            now_ms = self._table.neighbours.now_ms()
+            for fetched in list(session.dirty):
+                if has_something(fetched, now_ms):
+                    waiting.wake()
+            return waiting.cancel
         collected = self.collect(session, limits)
         if limits.wait_ms_max <= 0 or collected.is_enough(limits):
             self.release(session)
@@ -252,6 +293,21 @@ class Fetches:
         if not self._drain_scheduled:
             self._drain_scheduled = True
             self.loop.call_soon(self._drain)
+
+    def watch_time(self, session: FetchSession, deadline: float) -> None:
+        """Have a look at a session's waiting fetch then. One timer for many fetches: most of them end before it."""
+        if session.timer is not None:
+            session.timer.cancel()
+        session.timer, session.timer_at = self.loop.call_at(deadline, self._time_passed, session), deadline
+
+    def _time_passed(self, session: FetchSession) -> None:
+        session.timer = None
+        waiting = session.waiting
+        if waiting is not None:
+            if waiting.deadline <= session.timer_at:
+                waiting.expire()
+            else:
+                self.watch_time(session, waiting.deadline)
 
     def release(self, session: FetchSession) -> None:
         """The fetch is over; a session that lives for one request stops watching."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.core.replication.quota import is_throttled
+from ottla.model.errors import ApiError
 from ottla.wire.fetch_types import EpochEndOffset, PartitionData
 
 if TYPE_CHECKING:
@@ -16,6 +17,31 @@ if TYPE_CHECKING:
     from ottla.model.chunks import FileSlice
     from ottla.runtime.fetch_sessions import FetchedPartition
     from ottla.runtime.partition import Partition
+
+
+def has_something(fetched: FetchedPartition, now_ms: int) -> bool:
+    """Count what a follower has, and say whether there is something to answer it with. True where that is not plain."""
+    partition = fetched.partition
+    log = None if partition is None else partition.log_or_none
+    if partition is None or log is None:
+        return True
+    end_offset, fetch_offset = log.log_end_offset, fetched.fetch_offset
+    if fetched.is_uncounted:
+        if (
+            fetched.current_leader_epoch != partition.leader_epoch
+            or 0 <= fetched.last_fetched_epoch != log.epochs.latest
+            or not log.log_start_offset <= fetch_offset <= end_offset
+        ):
+            return True
+        session = fetched.session
+        try:
+            partition.follower_fetched(
+                session.replica_id, session.replica_epoch, fetch_offset, fetched.log_start_offset, now_ms
+            )
+        except ApiError:
+            return True
+        fetched.is_uncounted = False
+    return fetch_offset < end_offset or fetched.is_behind(partition.high_watermark, log.log_start_offset)
 
 
 def follower_data(

@@ -94,10 +94,13 @@ def build_control_records(
     return wire_records.build_batch(records, leader_epoch=leader_epoch, attributes=CONTROL_BIT)
 
 
-def leader_change(leader_id: int, voters: Sequence[int]) -> wire.LeaderChangeMessage:
-    """The control record that a new leader begins its epoch with."""
-    members = [wire.Voter(voter_id=voter) for voter in voters]
-    return wire.LeaderChangeMessage(leader_id=leader_id, voters=members, granting_voters=members)
+def leader_change(leader_id: int, voters: Sequence[int], granting: Sequence[int]) -> wire.LeaderChangeMessage:
+    """The control record that a new leader begins its epoch with: who votes, and who has voted for it."""
+    return wire.LeaderChangeMessage(
+        leader_id=leader_id,
+        voters=[wire.Voter(voter_id=voter) for voter in voters],
+        granting_voters=[wire.Voter(voter_id=voter) for voter in granting],
+    )
 
 
 def control_kind(key: bytes | None) -> int:

@@ -9,127 +9,59 @@ connection, and with it the requests behind it.
 Every failure is a PeerError, and says nothing about whether the request was carried out: whoever repeats a request must
 know that it may come twice. Nothing here waits before it tries again; callers do, with `world.rng`.
 
-What an editor must keep true:
-- `_owed` holds one entry per request that was sent, in order, also where nobody waits for the answer any more.
-- A link that failed is never used again.
+What an editor must keep true: a link that failed is never used again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla import __version__
 from ottla.model.errors import ErrorCode, MalformedMessageError
-from ottla.runtime.network import Network, PeerError, Stream
+from ottla.runtime.absences import Absences
+from ottla.runtime.network import Network, PeerError
+from ottla.runtime.peer_link import Link, Reply, again
 from ottla.runtime.peer_targets import Address, BrokerTarget, ControllerTarget, FixedTarget, Target
-from ottla.wire.headers import API_VERSIONS_KEY, parse_response_header, request_header
+from ottla.wire.headers import API_VERSIONS_KEY
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.schema import Message, decode, encode
 
 if TYPE_CHECKING:
     from ottla.core.controller.image import MetadataImage
 
-IN_FLIGHT_MAX: Final = 32
-"""Requests sent and not answered on one connection; more wait their turn. Brokers stop reading at 64."""
 NEGOTIATION_TIMEOUT_MS: Final = 5000
 API_VERSIONS_ASKED: Final = 3
 
 R = TypeVar("R", bound=Message)
 
 
-class _Owed:
-    """A request that was sent."""
-
-    __slots__ = ("answer", "api_key", "correlation_id", "version")
-
-    def __init__(self, api_key: int, version: int, correlation_id: int, answer: asyncio.Future[memoryview]) -> None:
-        self.api_key = api_key
-        self.version = version
-        self.correlation_id = correlation_id
-        self.answer = answer
-
-
-class _Link:
-    """One connection, and what is owed over it."""
-
-    __slots__ = ("_client_id", "_next_id", "_owed", "_stream", "address", "failure", "name", "versions")
-
-    def __init__(self, address: Address, client_id: str) -> None:
-        self.address = address
-        self.name = f"{address[0]}:{address[1]}"
-        self.versions: dict[int, tuple[int, int]] = {}
-        self.failure: PeerError | None = None
-        self._client_id = client_id
-        self._next_id = 0
-        self._owed: deque[_Owed] = deque()
-        self._stream: Stream | None = None
-
-    def opened(self, stream: Stream) -> None:
-        self._stream = stream
-
-    def send(self, api_key: int, version: int, body: bytes) -> asyncio.Future[memoryview]:
-        """The answer's body, when it is there: a copy that may be kept."""
-        if self.failure is not None or self._stream is None:
-            raise _again(self.failure or PeerError(self.name, "not connected"))
-        correlation_id = self._next_id
-        self._next_id = (correlation_id + 1) & 0x7FFF_FFFF
-        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-        self._owed.append(_Owed(api_key, version, correlation_id, answer))
-        self._stream.send(request_header(api_key, version, correlation_id, self._client_id) + body)
-        return answer
-
-    def frame_received(self, frame: memoryview) -> None:
-        if not self._owed:
-            self.fail("it sent an answer to nothing")
-            return
-        owed = self._owed.popleft()
-        try:
-            correlation_id, position = parse_response_header(owed.api_key, owed.version, frame)
-        except MalformedMessageError as error:
-            self._owed.appendleft(owed)
-            self.fail(f"its answer could not be read: {error}")
-            return
-        if correlation_id != owed.correlation_id:
-            self._owed.appendleft(owed)
-            self.fail(f"it answered request {correlation_id} where {owed.correlation_id} was next")
-        elif not owed.answer.done():
-            owed.answer.set_result(memoryview(bytes(frame[position:])))
-
-    def stream_closed(self, error: PeerError) -> None:
-        self._fail(error)
-
-    def fail(self, reason: str) -> None:
-        """Give the connection up; everybody who waits hears why."""
-        self._fail(PeerError(self.name, reason))
-
-    def _fail(self, error: PeerError) -> None:
-        if self.failure is not None:
-            return
-        self.failure = error
-        if self._stream is not None:
-            self._stream.close()
-        owed, self._owed = self._owed, deque()
-        for item in owed:
-            if not item.answer.done():
-                item.answer.set_exception(_again(error))
-
-
 class Peer:
     """Another node, over one lane."""
 
-    __slots__ = ("_client_id", "_closed", "_connecting", "_dialled", "_link", "_network", "_slots", "_target")
+    __slots__ = (
+        "_client_id",
+        "_closed",
+        "_connecting",
+        "_dialled",
+        "_link",
+        "_network",
+        "_on_lost",
+        "_target",
+    )
 
-    def __init__(self, network: Network, target: Target, client_id: str) -> None:
+    def __init__(
+        self, network: Network, target: Target, client_id: str, on_lost: Callable[[], None] | None = None
+    ) -> None:
+        """`on_lost` is called when the other side has closed a connection."""
+        self._on_lost = on_lost
         self._network = network
         self._target = target
         self._client_id = client_id
-        self._link: _Link | None = None
-        self._connecting: asyncio.Task[_Link] | None = None
+        self._link: Link | None = None
+        self._connecting: asyncio.Task[Link] | None = None
         self._dialled: Address | None = None
-        self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._closed = False
 
     async def request(self, message: Message, response: type[R], *, timeout_ms: int, version_min: int = 0) -> R:
@@ -160,22 +92,30 @@ class Peer:
         *,
         timeout_ms: int,
         version_min: int = 0,
+        reply: Reply | None = None,
     ) -> tuple[int, memoryview]:
-        """The version that was used, and the body of the answer in it: a copy that may be kept."""
-        link: _Link | None = None
-        answer: asyncio.Future[memoryview] | None = None
-        try:
-            async with asyncio.timeout(timeout_ms / 1000), self._slots:
-                link = self._usable_link() or await self._connected()
-                version = _common_version(link, api_key, version_min, version_max)
-                answer = link.send(api_key, version, body(version))
-                return version, await answer
-        except TimeoutError:
-            reason = f"no answer within {timeout_ms} ms"
-            if link is None or answer is None:
-                raise PeerError(self.address_name(), reason) from None
-            link.fail(reason)
-            raise PeerError(link.name, reason) from None
+        """The version that was used, and the body of the answer in it: a copy that may be kept.
+
+        With `reply` it is the answer that ended the conversation. Each question in it may take `timeout_ms`.
+        """
+        link = self._usable_link()
+        if link is None or not link.has_room:
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    link = await self._link_with_room()
+            except TimeoutError:
+                raise PeerError(self.address_name(), f"no answer within {timeout_ms} ms") from None
+        version = _common_version(link, api_key, version_min, version_max)
+        return version, await link.send(api_key, version, body(version), timeout_ms, reply)
+
+    async def _link_with_room(self) -> Link:
+        while True:
+            link = self._usable_link() or await self._connected()
+            if link.has_room:
+                return link
+            await link.room()
+            if link.failure is None:
+                return link
 
     def reset(self, reason: str) -> None:
         """Leave the present connection; the next request makes another one, where the target says."""
@@ -201,7 +141,7 @@ class Peer:
             return self._link.name
         return "a peer" if self._dialled is None else f"{self._dialled[0]}:{self._dialled[1]}"
 
-    def _usable_link(self) -> _Link | None:
+    def _usable_link(self) -> Link | None:
         link = self._link
         if link is None or link.failure is not None:
             return None
@@ -210,7 +150,7 @@ class Peer:
             return None
         return link
 
-    async def _connected(self) -> _Link:
+    async def _connected(self) -> Link:
         """A link, by the connection attempt that is under way or by a new one."""
         if self._closed:
             raise PeerError(self.address_name(), "closed")
@@ -226,20 +166,20 @@ class Peer:
                 raise PeerError(self.address_name(), self._left_because()) from None
             raise
         except PeerError as error:
-            raise _again(error) from None
+            raise again(error) from None
 
     def _left_because(self) -> str:
         return "closed" if self._closed else "the peer is elsewhere now"
 
-    def _attempt_ended(self, attempt: asyncio.Task[_Link]) -> None:
+    def _attempt_ended(self, attempt: asyncio.Task[Link]) -> None:
         if self._connecting is attempt:
             self._connecting = None
         if not attempt.cancelled():
             attempt.exception()  # Looked at, even if nobody waits any more.
 
-    async def _connect(self) -> _Link:
+    async def _connect(self) -> Link:
         self._dialled = address = self._target.next()
-        link = _Link(address, self._client_id)
+        link = Link(address, self._client_id, self._on_lost)
         try:
             link.opened(await self._network.connect(*address, link))
             async with asyncio.timeout(NEGOTIATION_TIMEOUT_MS / 1000):
@@ -251,12 +191,12 @@ class Peer:
             link.fail("not connected")
             raise
         if link.failure is not None:
-            raise _again(link.failure)
+            raise again(link.failure)
         self._link = link
         return link
 
 
-async def _ask_versions(link: _Link) -> dict[int, tuple[int, int]]:
+async def _ask_versions(link: Link) -> dict[int, tuple[int, int]]:
     """What the other side serves. One that does not know our question says in version 0 which one it knows."""
     answer = await _ask_versions_in(link, API_VERSIONS_ASKED)
     if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -267,9 +207,9 @@ async def _ask_versions(link: _Link) -> dict[int, tuple[int, int]]:
     return {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
 
 
-async def _ask_versions_in(link: _Link, version: int) -> ApiVersionsResponse:
+async def _ask_versions_in(link: Link, version: int) -> ApiVersionsResponse:
     request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
-    body = await link.send(API_VERSIONS_KEY, version, encode(request, version))
+    body = await link.send(API_VERSIONS_KEY, version, encode(request, version), NEGOTIATION_TIMEOUT_MS)
     refused = body[:2] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
     try:
         return decode(ApiVersionsResponse, body, 0 if refused else version)
@@ -277,7 +217,7 @@ async def _ask_versions_in(link: _Link, version: int) -> ApiVersionsResponse:
         raise PeerError(link.name, f"its answer could not be read: {error}") from error
 
 
-def _common_version(link: _Link, api_key: int, version_min: int, version_max: int) -> int:
+def _common_version(link: Link, api_key: int, version_min: int, version_max: int) -> int:
     theirs = link.versions.get(api_key)
     if theirs is None:
         raise PeerError(link.name, f"it does not serve the API with key {api_key}")
@@ -291,15 +231,20 @@ def _common_version(link: _Link, api_key: int, version_min: int, version_max: in
     return version
 
 
-def _again(error: PeerError) -> PeerError:
-    """The same for another waiter: each raises an error of its own."""
-    return PeerError(error.address, error.reason, refused=error.refused)
-
-
 class Peers:
     """All that this node asks others, one connection per target and lane."""
 
-    __slots__ = ("_client_id", "_closed", "_image", "_leader", "_listener_name", "_network", "_peers", "_voters")
+    __slots__ = (
+        "_client_id",
+        "_closed",
+        "_image",
+        "_leader",
+        "_listener_name",
+        "_network",
+        "_peers",
+        "_voters",
+        "absences",
+    )
 
     def __init__(
         self,
@@ -320,9 +265,16 @@ class Peers:
         self._voters = voters
         self._closed = False
         self._peers: dict[tuple[str, object, str], Peer] = {}
+        self.absences = Absences(network, image, self.address_of_broker)
 
     def to_broker(self, broker_id: int, lane: str) -> Peer:
-        return self._peer("broker", broker_id, lane, lambda: BrokerTarget(broker_id, self.address_of_broker))
+        return self._peer(
+            "broker",
+            broker_id,
+            lane,
+            lambda: BrokerTarget(broker_id, self.address_of_broker),
+            lambda: self.absences.connection_lost(broker_id),
+        )
 
     def to_controller(self, lane: str) -> Peer:
         return self._peer("controller", None, lane, lambda: ControllerTarget(self._leader, self._voters))
@@ -350,14 +302,22 @@ class Peers:
     def close(self) -> None:
         """For good; whoever waits, or asks later, gets a PeerError."""
         self._closed = True
+        self.absences.close()
         for peer in self._peers.values():
             peer.close()
 
-    def _peer(self, kind: str, target: object, lane: str, make: Callable[[], Target]) -> Peer:
+    def _peer(
+        self,
+        kind: str,
+        target: object,
+        lane: str,
+        make: Callable[[], Target],
+        on_lost: Callable[[], None] | None = None,
+    ) -> Peer:
         key = (kind, target, lane)
         peer = self._peers.get(key)
         if peer is None:
-            self._peers[key] = peer = Peer(self._network, make(), self._client_id)
+            self._peers[key] = peer = Peer(self._network, make(), self._client_id, on_lost)
             if self._closed:
                 peer.close()
         return peer

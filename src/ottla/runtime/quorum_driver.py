@@ -49,10 +49,12 @@ from ottla.runtime.network import PeerError
 from ottla.runtime.peers import Peers
 from ottla.runtime.quorum_commits import Commits
 from ottla.runtime.quorum_log import QuorumLog
+from ottla.runtime.quorum_news import News
 from ottla.runtime.quorum_peers import FETCH_WAIT_MS, QuorumPeers
 from ottla.runtime.quorum_records import LoggedBatch, read_batches, voter_records
 from ottla.runtime.quorum_settings import quorum_settings
 from ottla.runtime.quorum_snapshots import QuorumSnapshots
+from ottla.runtime.quorum_state_store import StateStore
 from ottla.runtime.world import World
 from ottla.wire.schema import Message
 
@@ -85,16 +87,14 @@ class QuorumDriver:
         self._settings: QuorumSettings = quorum_settings(config, ReplicaKey(config.node_id, directory_id))
         self._on_failure = on_failure
         self._failure: Exception | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._leadership_listeners: list[Callable[[], None]] = []
         self._leadership: tuple[int, int, bool] = (-1, -1, False)
-        self._stored_version = 0
-        self._state_waiters: list[tuple[int, asyncio.Future[None]]] = []
-        self._news: list[asyncio.Future[None]] = []
+        self._states = StateStore(lambda state: self.log.store(state), self._state_on_disk)
+        self._news = News()
         self._seen: tuple[int, int, int, bool] = (-1, -1, -1, False)
         self._voters_written: asyncio.Future[int] | None = None
-        self._storing = self._syncing = self._pumping = self._pump_again = False
-        self._wanted: StoreState | None = None
+        self._syncing = self._pumping = self._pump_again = False
         self._timer: asyncio.TimerHandle | None = None
         self._bootstrapped_epoch = -1
         self._closed = False
@@ -126,8 +126,8 @@ class QuorumDriver:
 
     def spawn(self, work: Callable[P, Coroutine[Any, Any, None]], *args: P.args, **kwargs: P.kwargs) -> None:
         task = asyncio.get_running_loop().create_task(self._guarded(partial(work, *args, **kwargs)))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda task: self._tasks.pop(task, None))
 
     async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
@@ -211,7 +211,7 @@ class QuorumDriver:
         self.commits.add(LoggedBatch(appended.base_offset, appended.last_offset, epoch, len(batch), records, voters))
         committed = self.commits.wait_for(appended.last_offset)
         self._sync_soon()
-        self._wake(self._news)
+        self._news.tell()
         return committed
 
     # -- driving the core
@@ -229,6 +229,8 @@ class QuorumDriver:
 
     def pump(self) -> None:
         """Carry out what the core wants, apply what is committed, tell who leads, set the next timer."""
+        if self._failure is not None:
+            return
         if self._pumping:
             self._pump_again = True
             return
@@ -250,10 +252,8 @@ class QuorumDriver:
 
     def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, StoreState):
-            self._wanted = effect
-            if not self._storing:
-                self._storing = True
-                self.spawn(self._store)
+            if self._states.want(effect):
+                self.spawn(self._states.write)
         elif isinstance(effect, Send):
             self.spawn(self._send, effect)
         elif isinstance(effect, Append):
@@ -277,7 +277,8 @@ class QuorumDriver:
                 log.info("the voters change", voters=effect.voters.ids)
                 self._write_control(voter_records(effect.voters, with_version=first), effect.voters)
                 return
-            messages: list[tuple[int, Message]] = [(LEADER_CHANGE, leader_change(self.node_id, effect.voters.ids))]
+            change = leader_change(self.node_id, effect.voters.ids, effect.granting)
+            messages: list[tuple[int, Message]] = [(LEADER_CHANGE, change)]
             if effect.record_voters:
                 messages += voter_records(effect.voters, with_version=True)
             self._write_control(messages, effect.voters if effect.record_voters else None)
@@ -311,7 +312,7 @@ class QuorumDriver:
             if self._seen[3] and (not role[3] or role[0] != self._seen[0]):
                 self.commits.fail(ApiError(ErrorCode.NOT_CONTROLLER, "this node does not lead the quorum any more"))
             self._seen = role
-            self._wake(self._news)
+            self._news.tell()
         leads = core.is_established and bool(self.image.features) and self.image.offset >= 0
         leadership = (core.leader_id, core.epoch, leads)
         if leadership == self._leadership:
@@ -364,30 +365,13 @@ class QuorumDriver:
             event()
             self.pump()
 
-    async def _store(self) -> None:
-        try:
-            while self._wanted is not None and self._stored_version < self._wanted.version:
-                wanted = self._wanted
-                await self.log.store(wanted.state)
-                self._stored_version = wanted.version
-                self._step_now(partial(self._state_on_disk, wanted.version))
-                ready = [waiter for version, waiter in self._state_waiters if version <= self._stored_version]
-                self._state_waiters = [item for item in self._state_waiters if item[0] > self._stored_version]
-                self._wake(ready)
-        finally:
-            self._storing = False
-
     def _state_on_disk(self, version: int) -> None:
-        self.core.state_stored(version, self.now_ms())
+        self._step_now(lambda: self.core.state_stored(version, self.now_ms()))
 
     async def state_stored(self) -> None:
         """Return when the epoch and the vote as they are now are on disk."""
         self.pump()
-        version = self.core.state_version
-        if self._stored_version < version:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._state_waiters.append((version, waiter))
-            await waiter
+        await self._states.reached(self.core.state_version)
         if self._failure is not None:
             raise self._failure
 
@@ -454,30 +438,14 @@ class QuorumDriver:
 
     async def news(self, offset: int, high_watermark: int, wait_ms: int) -> None:
         """Wait for something beyond an offset, a higher high watermark, another leader, or for long enough."""
-        epoch, loop = self.core.epoch, asyncio.get_running_loop()
-        deadline = loop.time() + max(wait_ms, 0) / 1000
-        while (
-            self.leads(epoch)
-            and not self._closed
-            and self.log.end_offset <= offset
-            and self.core.high_watermark <= high_watermark
-            and loop.time() < deadline
-        ):
-            waiter: asyncio.Future[None] = loop.create_future()
-            self._news.append(waiter)
-            timer = loop.call_at(deadline, _wake_one, waiter)
-            try:
-                await waiter
-            finally:
-                timer.cancel()
-                if waiter in self._news:
-                    self._news.remove(waiter)
+        epoch = self.core.epoch
 
-    @staticmethod
-    def _wake(waiters: list[asyncio.Future[None]]) -> None:
-        woken, waiters[:] = list(waiters), []
-        for waiter in woken:
-            _wake_one(waiter)
+        def nothing_new() -> bool:
+            if self._closed or not self.leads(epoch):
+                return False
+            return self.log.end_offset <= offset and self.core.high_watermark <= high_watermark
+
+        await self._news.wait_while(nothing_new, wait_ms)
 
     def _fail(self, error: Exception) -> None:
         """Nothing can be agreed on any more. Tell everybody who waits, and whoever must stop the node."""
@@ -486,13 +454,8 @@ class QuorumDriver:
         self._failure = error
         log.error("metadata log failed", directory=self.directory, error=str(error))
         self.commits.fail(error)
-        self._wake([waiter for _, waiter in self._state_waiters])
-        self._wake(self._news)
+        self._states.give_up()
+        self._news.tell()
         if self._established is not None and not self._established.done():
             self._established.set_exception(error)
         self._on_failure(error)
-
-
-def _wake_one(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)

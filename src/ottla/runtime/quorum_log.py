@@ -145,6 +145,8 @@ class QuorumLog:
         """Let go of what a new snapshot of this log has made superfluous; `kept` snapshots stay."""
         self.snapshots = [snapshot, *self.snapshots][:kept]
         await self.store_again()
+        if len(self.snapshots) < kept:
+            return
         oldest = self.snapshots[-1]
         removed = self.log.delete_records_before(max(oldest.end_offset, self.log.log_start_offset))
         await self.delete_files(removed)

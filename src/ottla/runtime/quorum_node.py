@@ -28,7 +28,7 @@ from ottla.runtime.quorum_driver import QuorumDriver
 from ottla.runtime.quorum_log import QuorumLog
 from ottla.runtime.quorum_membership import QuorumMembership
 from ottla.runtime.quorum_requests import QuorumRequests
-from ottla.runtime.quorum_settings import configured_voters
+from ottla.runtime.quorum_settings import configured_voters, quorum_settings
 from ottla.runtime.quorum_snapshots import QuorumSnapshots
 from ottla.runtime.world import World
 
@@ -95,6 +95,13 @@ class QuorumNode(QuorumDriver):
         if self._settings.may_vote:
             self.spawn(self._membership.care)
 
+    def listens_at(self, config: BrokerConfig) -> None:
+        """The ports of the listeners are known now, where the system chose them: others find this node there."""
+        settings = quorum_settings(config, self._settings.key)
+        if settings.endpoints != self._settings.endpoints:
+            self._settings = settings
+            self._step(lambda: self.core.listens_at(settings.endpoints, self.now_ms()))
+
     async def resign(self) -> None:
         """Before a planned stop: let another node lead, and wait a moment until it knows."""
         if not isinstance(self.core.role, Leader) or len(self.core.voters.voters) == 1:
@@ -112,8 +119,8 @@ class QuorumNode(QuorumDriver):
         if self._timer is not None:
             self._timer.cancel()
         self._transport.close()
-        self._wake(self._news)
-        while self._syncing or self._storing or self.snapshots_busy:
+        self._news.tell()
+        while self._syncing or self._states.is_busy or self.snapshots_busy:
             await asyncio.sleep(0)
             if tasks := list(self._tasks):
                 await asyncio.wait(tasks, timeout=0.01)

@@ -50,6 +50,34 @@ async def append(followed: FollowedPartition, row: ReplicaRow, asked: Asked | No
     return len(records)
 
 
+def append_at_once(followed: FollowedPartition, row: ReplicaRow, asked: Asked | None, now_ms: int) -> int:
+    """`append` without a wait: returns how many bytes came, or -1 if that cannot be, or is not all there is to do.
+
+    What was appended by then stays, and `append` finds nothing left to do. OttlaError as there.
+    """
+    opened = followed.partition.log_or_none
+    if (
+        row.error_code
+        or row.diverging_epoch is not None
+        or asked is None
+        or opened is None
+        or asked.fetch_offset != opened.log_end_offset
+        or asked.leader_epoch != followed.state.leader_epoch
+        or not followed.is_current
+    ):
+        return -1
+    size = len(row.records)
+    if size:
+        if opened.epochs.latest < 0:
+            return -1  # The leader's log may begin inside of the first batch.
+        if not followed.append(row.records, now_ms):
+            return -1
+    if row.high_watermark > followed.partition.high_watermark or row.log_start_offset > opened.log_start_offset:
+        followed.learn(row.high_watermark, row.log_start_offset)
+    followed.state.succeeded()
+    return -1 if opened.flush_due() else size
+
+
 async def reconcile(
     followed: FollowedPartition, row: ReplicaRow, asked: Asked | None, peer: Peer, context: FollowerContext
 ) -> Decision | None:

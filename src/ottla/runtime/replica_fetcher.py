@@ -8,9 +8,14 @@ one on the same session, which the leader answers at once, makes it answer the f
 A partition is in one of three places: `_new` until its log is open, `_active` while it is fetched, `_delayed` while it
 is left alone after an error or by its quota. An error of one partition never holds up the others.
 
+While all goes well, requests and answers follow each other in a conversation with the leader (`_reply`): a short answer
+is appended in the turn in which it arrives, and the next request leaves at once. The first answer that is long, or has
+anything in it but records, ends that and is taken by the task (`_take`), which knows about everything else.
+
 What an editor must keep true:
 - The loop gets its turn after each slice of appends, and nothing that blocks runs on it.
 - `_changed` holds every active partition whose next question may differ from the last one.
+- `_reply` leaves to `_take` what it does not understand, as it came: `_take` may see rows that are appended already.
 """
 
 from __future__ import annotations
@@ -28,7 +33,14 @@ from ottla.model.errors import MalformedMessageError, OttlaError, StorageError
 from ottla.runtime import replica_answers
 from ottla.runtime.followed_partition import FollowedPartition, FollowerContext, PartitionKey
 from ottla.runtime.network import PeerError
-from ottla.wire.fetch_client import ReplicaAnswer, ReplicaRow, encode_request, fetch_request, parse_replica_response
+from ottla.wire.fetch_client import (
+    ReplicaAnswer,
+    ReplicaRow,
+    encode_replica_request,
+    encode_request,
+    fetch_request,
+    parse_replica_response,
+)
 from ottla.wire.fetch_types import REPLICA_STATE_SINCE, VERSION_MAX, FetchPartition
 
 if TYPE_CHECKING:
@@ -45,6 +57,8 @@ LOGS_PER_TURN: Final = 16
 """Opened before others have their turn."""
 FAILURES_PER_REPORT: Final = 60
 RESTART_SECONDS: Final = 1.0
+REPLY_BYTES_MAX: Final = 128 << 10
+"""A longer answer is taken by the task, in slices."""
 
 
 class ReplicaFetcher:
@@ -67,6 +81,7 @@ class ReplicaFetcher:
         "_session",
         "_task",
         "_timer",
+        "_version",
         "_woken",
         "bytes_total",
         "leader_id",
@@ -90,6 +105,8 @@ class ReplicaFetcher:
         """A request is out that the leader may answer late."""
         self._nudge: tuple[SessionRequest[PartitionKey], asyncio.Task[ReplicaAnswer]] | None = None
         self._failures = 0
+        self._version = VERSION_MAX
+        """Of Fetch, as it is spoken with the leader."""
         self._woken = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -239,7 +256,7 @@ class ReplicaFetcher:
         waits = bool(self._active) and (not request.is_full or self._session.refused)
         try:
             self._polls = waits
-            answer = await self._send(request, self._context.config().replica_fetch_wait_max_ms if waits else 0)
+            answer = await self._send(request, self._wait_ms() if waits else 0, talks=waits and not request.is_full)
             self._polls = False
             await self._take(request, answer)
             while self._nudge is not None:
@@ -252,12 +269,43 @@ class ReplicaFetcher:
                 sent.cancel()
                 await asyncio.gather(sent, return_exceptions=True)
 
-    async def _send(self, request: SessionRequest[PartitionKey], wait_ms: int) -> ReplicaAnswer:
+    def _wait_ms(self) -> int:
+        return self._context.config().replica_fetch_wait_max_ms
+
+    async def _send(self, request: SessionRequest[PartitionKey], wait_ms: int, *, talks: bool = False) -> ReplicaAnswer:
+        """The answer to a request; or, after a conversation that began with it, the answer that ended that."""
+
+        def body(version: int) -> bytes:
+            self._version = version
+            return self._encoded(request, wait_ms)
+
+        version, answer = await self._peer.request_raw(
+            FETCH_KEY,
+            VERSION_MAX,
+            body,
+            timeout_ms=self._context.config().replica_socket_timeout_ms,
+            version_min=REPLICA_STATE_SINCE,
+            reply=self._reply if talks else None,
+        )
+        return parse_replica_response(answer, version)
+
+    def _encoded(self, request: SessionRequest[PartitionKey], wait_ms: int) -> bytes:
         config, context = self._context.config(), self._context
-        partition_bytes = config.replica_fetch_max_bytes
+        if not request.forgotten:
+            return encode_replica_request(
+                request.rows,
+                max_wait_ms=wait_ms,
+                min_bytes=config.replica_fetch_min_bytes,
+                max_bytes=config.replica_fetch_response_max_bytes,
+                partition_bytes=config.replica_fetch_max_bytes,
+                session_id=request.session_id,
+                session_epoch=request.epoch,
+                replica_id=context.node_id,
+                replica_epoch=context.broker_epoch(),
+            )
         topics: dict[TopicKey, list[FetchPartition]] = {}
         for (topic, index), (leader_epoch, offset, last_epoch, start) in request.rows:
-            row = FetchPartition(index, leader_epoch, offset, last_epoch, start, partition_bytes)
+            row = FetchPartition(index, leader_epoch, offset, last_epoch, start, config.replica_fetch_max_bytes)
             topics.setdefault(topic, []).append(row)
         forgotten: dict[TopicKey, list[int]] = {}
         for topic, index in request.forgotten:
@@ -273,14 +321,33 @@ class ReplicaFetcher:
             replica_id=context.node_id,
             replica_epoch=context.broker_epoch(),
         )
-        version, body = await self._peer.request_raw(
-            FETCH_KEY,
-            VERSION_MAX,
-            lambda version: encode_request(version, message),
-            timeout_ms=config.replica_socket_timeout_ms,
-            version_min=REPLICA_STATE_SINCE,
-        )
-        return parse_replica_response(body, version)
+        return encode_request(self._version, message)
+
+    def _reply(self, body: memoryview) -> bytes | None:
+        """Take a plain answer where it lies and say what to ask next; None if it is one for `_take`."""
+        if self._nudge is not None or self._dropped or self._woken.is_set() or len(body) > REPLY_BYTES_MAX:
+            return None
+        try:
+            answer = parse_replica_response(body, self._version)
+            if answer.error_code:
+                return None
+            now_ms, sent = self._context.world.clock.now_ms(), self._session.sent
+            for row in answer.rows:
+                followed = self._active.get((row.topic, row.index))  # type: ignore[arg-type]
+                if followed is None:
+                    return None
+                taken = replica_answers.append_at_once(followed, row, sent.get(followed.key), now_ms)
+                if taken < 0:
+                    return None
+                self._changed[followed.key] = None
+                if taken:
+                    self._count(followed, taken)
+        except OttlaError:
+            return None  # Comes up again in `_take`.
+        if self._dropped or not self._active:
+            return None
+        request = self._next_request()
+        return None if request is None else self._encoded(request, self._wait_ms())
 
     async def _pause(self, error: OttlaError) -> None:
         """The leader cannot be reached: begin anew with it, soon at first."""

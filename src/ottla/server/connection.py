@@ -281,6 +281,8 @@ class Connection:
         owed = self._owed
         if not self._alive or owed is None:
             return
+        if len(owed) == 1 and not self._corked and not self._output.pending and self._release_short(owed):
+            return
         was_corked, self._corked = self._corked, self._corked or len(owed) > 1
         while owed:
             head = owed[0]
@@ -294,6 +296,21 @@ class Connection:
         self._corked = was_corked
         self._flush()
         self._after_progress()
+
+    def _release_short(self, owed: deque[Deferred | Chunks]) -> bool:
+        """The short way for the only answer that is owed, if it is a short one."""
+        head = owed[0]
+        if isinstance(head, list) or not head.done or len(head.chunks) != 1:
+            return False
+        body = head.chunks[0]
+        if type(body) is not bytes or len(body) > JOINED_BYTES_MAX:
+            return False
+        owed.popleft()
+        self._send_bytes(body)
+        self._answered_shortly = False  # Its client had to wait for others; to wait for it here would cost those.
+        if self._paused or self._draining:
+            self._after_progress()
+        return True
 
     def _answer(self, chunks: Chunks) -> None:
         output = self._output

@@ -31,6 +31,7 @@ from ottla.wire.fetch_types import (
     CURRENT_LEADER_TAG,
     DIVERGING_EPOCH_TAG,
     FLEXIBLE_SINCE,
+    FOLLOWER_END_START,
     HIGH_WATERMARK_SINCE,
     HIGH_WATERMARK_TAG,
     LEADER_EPOCH_SINCE,
@@ -80,9 +81,7 @@ _PARTITION_V12: Final = Struct(">iiqiqi")
 _PARTITION_V12_TAGLESS: Final = Struct(">iiqiqix")
 _REPLICA_STATE: Final = Struct(">iq")
 _unpack_replica_state = _REPLICA_STATE.unpack_from
-_FOLLOWER_END_START: Final = bytes((1, 1, 1, REPLICA_STATE_TAG, _REPLICA_STATE.size + 1))
-"""Nothing forgotten, no rack, and one tagged field: how nearly all requests of followers go on after their topics."""
-_FOLLOWER_END_BYTES: Final = len(_FOLLOWER_END_START) + _REPLICA_STATE.size + 1
+_FOLLOWER_END_BYTES: Final = len(FOLLOWER_END_START) + _REPLICA_STATE.size + 1
 _unpack_i16 = Struct(">h").unpack_from
 _unpack_i32 = _I32.unpack_from
 _unpack_partition_v12 = _PARTITION_V12.unpack_from
@@ -149,7 +148,7 @@ def _parse_flexible(frame: memoryview, pos: int, version: int) -> FetchRequest:
         pos = skip_tags(frame, after) if frame[after] else after + 1
     if len(frame) == pos + 3 and frame[pos] == 1 and frame[pos + 1] == 1 and frame[pos + 2] == 0:
         return _new_request((*start, topics, [], "", None, -1, followed))
-    if len(frame) == pos + _FOLLOWER_END_BYTES and bytes(frame[pos : pos + 5]) == _FOLLOWER_END_START:
+    if len(frame) == pos + _FOLLOWER_END_BYTES and bytes(frame[pos : pos + 5]) == FOLLOWER_END_START:
         replica_id, replica_epoch = _unpack_replica_state(frame, pos + 5)
         if version >= REPLICA_STATE_SINCE and frame[-1] == 0:
             return _new_request((replica_id, *start[1:], topics, [], "", None, replica_epoch, followed))

@@ -42,6 +42,7 @@ class Cluster:
                 coordinators=SimpleNamespace(topic=TRANSACTION_STATE_TOPIC, partition_for=lambda _: 0)
             ),
             internal_topics=SimpleNamespace(ensure=self._ensure),
+            absences=None,
         )
 
     async def _ensure(self, name: str) -> None:

@@ -73,10 +73,23 @@ class LeaderStub:
         self._session_epoch = -1
 
     async def request_raw(
-        self, api_key: int, version_max: int, body: Callable[[int], bytes], *, timeout_ms: int, version_min: int = 0
+        self,
+        api_key: int,
+        version_max: int,
+        body: Callable[[int], bytes],
+        *,
+        timeout_ms: int,
+        version_min: int = 0,
+        reply: Callable[[memoryview], bytes | None] | None = None,
     ) -> tuple[int, memoryview]:
         assert (api_key, timeout_ms > 0) == (1, True)
-        request = fetch.parse(memoryview(body(VERSION)), 0, VERSION)
+        asked: bytes | None = body(VERSION)
+        while asked is not None:
+            answer = await self._answer(fetch.parse(memoryview(asked), 0, VERSION))
+            asked = None if reply is None else reply(answer)
+        return VERSION, answer
+
+    async def _answer(self, request: FetchRequest) -> memoryview:
         self.requests.append(request)
         self._changed.set()  # A second request ends the wait of the first.
         await asyncio.sleep(0)
@@ -88,7 +101,7 @@ class LeaderStub:
             rows = await self._rows(request)
         topics = [(TOPIC_ID, rows)] if rows else []
         chunks = fetch.encode_response(VERSION, 1, error, session_id, topics)
-        return VERSION, memoryview(b"".join(bytes(chunk) for chunk in chunks))[5:]  # type: ignore[arg-type]
+        return memoryview(b"".join(bytes(chunk) for chunk in chunks))[5:]  # type: ignore[arg-type]
 
     async def request(self, message: Any, response: Any, *, timeout_ms: int) -> Any:
         assert isinstance(message, ListOffsetsRequest)

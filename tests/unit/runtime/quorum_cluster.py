@@ -44,6 +44,7 @@ class Stream:
         self._handler = handler
         self._frames: asyncio.Queue[bytes] = asyncio.Queue()
         self._task = asyncio.create_task(self._serve())
+        self._task.add_done_callback(self._ended)
 
     def send(self, frame: bytes | bytearray) -> None:
         self._frames.put_nowait(bytes(frame))
@@ -51,6 +52,10 @@ class Stream:
     def close(self) -> None:
         self._task.cancel()
         self._network.streams.pop(self, None)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._target.failures.append(cast(Exception, error))
 
     def broken(self) -> None:
         """The other side is gone."""
@@ -180,7 +185,7 @@ class Member:
                 for api in BY_KEY.values()
             ]
             return response_header(key, version, correlation) + encode(ApiVersionsResponse(api_keys=served), version)
-        services = SimpleNamespace(quorum=self.node)
+        services = SimpleNamespace(quorum=self.node, image=self.node.image)
         ctx = cast(RequestContext, SimpleNamespace(services=services, api_version=version, correlation_id=correlation))
         api = BY_KEY[key]
         if api.handler is fetch.handle:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import ErrorCode
 from ottla.runtime.fetch_sessions import FetchSession
-from ottla.runtime.fetching import FetchLimits
+from ottla.runtime.fetching import GATHERED_MAX, GATHERING_TURNS_MAX, FetchLimits
 from ottla.wire.fetch_types import PartitionData
 from tests.unit.runtime.hosted import run
 from tests.unit.runtime.replicas import TOPIC_ID, Cluster, broker
@@ -43,6 +43,29 @@ def test_a_follower_that_waits_gets_what_is_appended_at_the_end_of_the_turn() ->
         (data,) = rows
         assert data.records is not None
         assert data.high_watermark == 0
+
+    run(scenario)
+
+
+def test_while_each_turn_brings_something_a_follower_waits_a_little_for_more() -> None:
+    async def scenario() -> None:
+        cluster = Cluster()
+        rows = cluster.ask(2, wait_ms=60_000)
+        await settled()
+        produced = 0
+        while not rows:
+            cluster.produce()
+            produced += 1
+            await asyncio.sleep(0)
+        assert GATHERING_TURNS_MAX <= produced <= GATHERING_TURNS_MAX + 2
+        # One that comes when much is there already waits for no more.
+        cluster.catch_up(2)
+        rows = cluster.ask(2, wait_ms=60_000)
+        for _ in range(GATHERED_MAX):
+            cluster.produce()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(rows) == 1
 
     run(scenario)
 
@@ -86,6 +109,7 @@ def test_a_follower_learns_at_once_that_its_log_has_parted_and_where_the_log_sta
         cluster.change(leader=2)
         cluster.publish()
         rows = cluster.ask(1, wait_ms=60_000)
+        await settled()
         assert rows[0].diverging_epoch == (5, 2)
         assert cluster.leader.replication is not None
         assert cluster.leader.replication.followers[1].end_offset == -1

@@ -76,7 +76,7 @@ def test_a_batch_holds_its_records_in_order() -> None:
 
 
 def test_a_leader_change_is_a_control_record() -> None:
-    batch = build_control_batch(2, leader_change(1, [1]), base_offset=0, leader_epoch=1, now_ms=0)
+    batch = build_control_batch(2, leader_change(1, [1], [1]), base_offset=0, leader_epoch=1, now_ms=0)
     [record] = wire_records.iterate(batch)
     assert read_header(batch).is_control
     assert record.key == b"\x00\x00\x00\x02"

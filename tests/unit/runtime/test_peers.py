@@ -14,8 +14,9 @@ from ottla.core.controller.image import BrokerImage, MetadataImage
 from ottla.core.controller.records import BrokerEndpoint
 from ottla.runtime import peers as peers_module
 from ottla.runtime.network import PeerError
+from ottla.runtime.peer_link import IN_FLIGHT_MAX
 from ottla.runtime.peer_targets import Address
-from ottla.runtime.peers import IN_FLIGHT_MAX, Peer, Peers
+from ottla.runtime.peers import Peer, Peers
 from ottla.runtime.tcp_network import TcpNetwork
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.schema import decode, encode
@@ -138,6 +139,34 @@ def test_a_raw_answer_may_be_kept() -> None:
             got = [await peer.request_raw(1, 16, lambda v: b"fetch %d" % v, timeout_ms=5000) for _ in bodies]
         assert [(version, bytes(body)) for version, body in got] == [(16, body) for body in bodies]
         assert asked == [b"fetch 16"] * 3
+
+    run(story)
+
+
+def test_a_conversation_goes_on_until_an_answer_ends_it() -> None:
+    async def story(cluster: Cluster) -> None:
+        asked: list[bytes] = []
+
+        async def answer(key: int, version: int, body: memoryview) -> bytes:
+            asked.append(bytes(body))
+            if len(asked) == 6:
+                await asyncio.Event().wait()
+            return b"answer %d" % len(asked)
+
+        def reply(body: memoryview) -> bytes | None:
+            number = int(bytes(body).split()[-1])
+            return None if number == 3 else b"question %d" % (number + 1)
+
+        async with far_end(broker_like({1: (4, 17)}, answer)) as port:
+            peer = cluster.peers.to_address("127.0.0.1", port, "replica-0")
+            _, last = await peer.request_raw(1, 16, lambda v: b"question 1", timeout_ms=5000, reply=reply)
+            assert (bytes(last), asked) == (b"answer 3", [b"question 1", b"question 2", b"question 3"])
+            # Each question has its own time, and what is not answered in it ends the connection.
+            with pytest.raises(PeerError, match="no answer within 100 ms"):
+                await peer.request_raw(1, 16, lambda v: b"again", timeout_ms=100, reply=reply)
+            assert asked[3:] == [b"again", b"question 5", b"question 6"]
+            assert peer._link is not None
+            assert peer._link.failure is not None
 
     run(story)
 

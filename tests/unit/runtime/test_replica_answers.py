@@ -31,16 +31,30 @@ class HandlerPeer:
         self.services = made
 
     async def request_raw(
-        self, api_key: int, version_max: int, body: Callable[[int], bytes], *, timeout_ms: int, version_min: int = 0
+        self,
+        api_key: int,
+        version_max: int,
+        body: Callable[[int], bytes],
+        *,
+        timeout_ms: int,
+        version_min: int = 0,
+        reply: Callable[[memoryview], bytes | None] | None = None,
     ) -> tuple[int, memoryview]:
+        asked: bytes | None = body(VERSION)
+        while asked is not None:
+            answer = await self._answer(api_key, asked)
+            asked = None if reply is None else reply(answer)
+        return VERSION, answer
+
+    async def _answer(self, api_key: int, body: bytes) -> memoryview:
         await asyncio.sleep(0)
-        answer = fetch.handle(context(self.services, api_key, VERSION), memoryview(body(VERSION)), 0)
+        answer: Any = fetch.handle(context(self.services, api_key, VERSION), memoryview(body), 0)
         if isinstance(answer, Deferred):
             done = asyncio.Event()
             answer.listen(done.set)
             await done.wait()
             answer = answer.chunks
-        return VERSION, memoryview(joined(answer))[RESPONSE_HEADER_BYTES:]
+        return memoryview(joined(answer))[RESPONSE_HEADER_BYTES:]
 
 
 def joined(chunks: Chunks) -> bytes:

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from ottla.model.chunks import Chunks, FileSlice
 from ottla.model.errors import MalformedMessageError
 from ottla.wire import fetch
-from ottla.wire.fetch_client import ReplicaRow, encode_request, fetch_request, parse_replica_response, parse_response
+from ottla.wire.fetch_client import (
+    ReplicaRow,
+    encode_replica_request,
+    encode_request,
+    fetch_request,
+    parse_replica_response,
+    parse_response,
+)
 from ottla.wire.fetch_types import EpochEndOffset, FetchPartition, PartitionData
 from ottla.wire.fields import CurrentLeader, TopicKey
 from tests.unit.wire.kio_oracle import error_codes, int32s, int64s, topic_ids
@@ -85,3 +92,24 @@ def test_a_follower_says_who_it_is_in_every_version_that_it_speaks() -> None:
         seen = fetch.parse(memoryview(encode_request(version, request)), 0, version)
         assert (seen.replica_id, seen.replica_epoch, seen.session_id, seen.session_epoch) == (4, 99, 5, 6)
         assert seen.topics == asked
+
+
+@given(
+    st.lists(st.tuples(st.tuples(topic_ids, int32s), st.tuples(int32s, int64s, int32s, int64s)), max_size=5),
+    st.integers(15, 18),
+)
+def test_the_short_way_to_a_followers_request_gives_the_same_bytes(
+    rows: list[tuple[tuple[UUID, int], tuple[int, int, int, int]]], version: int
+) -> None:
+    topics: dict[TopicKey, list[FetchPartition]] = {}
+    for (topic, index), (leader_epoch, offset, last_epoch, start) in rows:
+        topics.setdefault(topic, []).append(FetchPartition(index, leader_epoch, offset, last_epoch, start, 77))
+    whole = fetch_request(
+        list(topics.items()), max_wait_ms=1, min_bytes=2, max_bytes=3, session_id=5, session_epoch=6, replica_id=4,
+        replica_epoch=99,
+    )  # fmt: skip
+    short = encode_replica_request(
+        rows, max_wait_ms=1, min_bytes=2, max_bytes=3, partition_bytes=77, session_id=5, session_epoch=6, replica_id=4,
+        replica_epoch=99,
+    )  # fmt: skip
+    assert short == encode_request(version, whole)

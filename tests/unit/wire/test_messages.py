@@ -54,7 +54,12 @@ KIO_RECORDS = {
 }
 KIO_TIMES = {"transaction_start_time_ms", "retention_time_ms"}
 """Fields of 64 bits that kio makes times of, which hold less."""
-KIO_FIELD_NAMES = {"k_raft_version": "kraft_version", "k_raft_version_feature": "kraft_version_feature", "id_": "id", "type_": "type"}
+KIO_FIELD_NAMES = {
+    "k_raft_version": "kraft_version",
+    "k_raft_version_feature": "kraft_version_feature",
+    "id_": "id",
+    "type_": "type",
+}
 
 
 def message_classes() -> Iterator[type[Message]]:

@@ -136,8 +136,7 @@ Request: TypeAlias = VoteRequest | BeginEpochRequest | EndEpochRequest | FetchRe
 Answer: TypeAlias = VoteAnswer | EpochAnswer | FetchAnswer
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionState:
+class ElectionState(NamedTuple):
     """What a replica must not forget."""
 
     epoch: int = 0
@@ -145,16 +144,14 @@ class ElectionState:
     leader_id: int = NO_LEADER
 
 
-@dataclass(frozen=True, slots=True)
-class StoreState:
+class StoreState(NamedTuple):
     """Bring this to disk, then call `state_stored`. Nothing that comes after it may leave before."""
 
     version: int
     state: ElectionState
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Send a request; call `answered` or `failed` with the number."""
 
     number: int
@@ -162,24 +159,21 @@ class Send:
     request: Request
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """Append the records of the leader's answer and sync them, then call `synced`."""
 
     epoch: int
     records: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(NamedTuple):
     """Cut the log off at an offset, if the epoch is still this; then call `truncated`."""
 
     epoch: int
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSnapshot:
+class FetchSnapshot(NamedTuple):
     """Fetch a snapshot from the leader and begin the log anew behind it; call `snapshot_installed`, or `failed`."""
 
     number: int
@@ -188,8 +182,7 @@ class FetchSnapshot:
     snapshot: OffsetAndEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class BeginEpoch:
+class BeginEpoch(NamedTuple):
     """This replica leads: append the record that says so, with the voters if they stand in no record yet."""
 
     epoch: int
@@ -198,8 +191,7 @@ class BeginEpoch:
     record_voters: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AppendVoters:
+class AppendVoters(NamedTuple):
     """Append a record with the voters from here on; then call `voters_appended`."""
 
     epoch: int

@@ -10,6 +10,8 @@ learns the directories from fetches and records them before anything else is wri
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ottla.core.quorum.base import position
 from ottla.core.quorum.effects import (
     NO_LEADER,
@@ -23,7 +25,7 @@ from ottla.core.quorum.effects import (
 )
 from ottla.core.quorum.following import Following
 from ottla.core.quorum.roles import Ask, Leader
-from ottla.core.quorum.voters import ReplicaKey, Voter, VoterSet
+from ottla.core.quorum.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from ottla.model.errors import ApiError, ErrorCode
 
 
@@ -184,6 +186,11 @@ class Leading(Following):
         stale = own is not None and self._settings.endpoints and own.endpoints != self._settings.endpoints
         if stale and self._voters_settled and not role.voters_pending:
             self._append_voters(role, self.voters.with_voter(self._settings.as_voter))
+
+    def listens_at(self, endpoints: tuple[VoterEndpoint, ...], now_ms: int) -> None:
+        """This replica is reached elsewhere than it thought; a leader records that, others are told by the driver."""
+        self._settings = replace(self._settings, endpoints=endpoints)
+        self.tick(now_ms)
 
     def voters_appended(self, offset: int, voters: VoterSet, now_ms: int) -> None:
         """A record with voters stands in the log at `offset`, and counts from now on."""

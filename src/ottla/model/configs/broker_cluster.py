@@ -37,7 +37,7 @@ CLUSTER_KEYS: Final[tuple[ConfigDefinition, ...]] = (
         "Controller events slower than this are always logged.", at_least(0), internal=True),
     accepted("controller.performance.sample.period.ms", LONG, 60_000,
         "How often controller event times are summed up in the log.", at_least(100), internal=True),
-    effective("controller.quorum.append.linger.ms", INT, 25,
+    accepted("controller.quorum.append.linger.ms", INT, 25,
         "How long the quorum leader gathers records before it writes them.", at_least(0)),
     effective("controller.quorum.auto.join.enable", BOOLEAN, True,
         "A controller that is no voter, because it is new or lost its disk, adds itself to the voters."),

@@ -80,7 +80,6 @@ class BrokerConfig:
     broker_heartbeat_interval_ms: int
     broker_session_timeout_ms: int
     controlled_shutdown_enable: bool
-    controller_quorum_append_linger_ms: int
     controller_quorum_auto_join_enable: bool
     controller_quorum_election_backoff_max_ms: int
     controller_quorum_election_timeout_ms: int

@@ -176,7 +176,7 @@ class Node:
 
     def wipe(self) -> None:
         """The disk is replaced by an empty one; only while the node is down."""
-        self.cluster.invariants.wiped.append(self.key)
+        self.cluster.invariants.disk_lost(self)
         self.disk = Disk(self.cluster.new_uuid())
 
     # -- driving the core
@@ -283,6 +283,7 @@ class Node:
             found: Any
             if isinstance(request, VoteRequest):
                 found = core.vote_requested(request, now_ms)
+                answer = self.cluster.invariants.watched(self, request, answer)
             elif isinstance(request, BeginEpochRequest):
                 found = core.begin_epoch_requested(request, now_ms)
             else:

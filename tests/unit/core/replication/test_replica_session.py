@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ottla.core.replication.replica_session import EPOCH_MAX, Asked, ReplicaSession, SessionRequest
 
+
 def is_open(session: ReplicaSession[str]) -> bool:
     return session.is_open
 

@@ -1,0 +1,63 @@
+"""Bugs of a cluster: the quorum, the controller, and replication."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ottla.core.controller import registrations
+from ottla.core.quorum.elections import Elections
+from ottla.core.replication.leader import LeaderReplication
+from ottla.runtime.partition import Partition
+from ottla.runtime.quorum_log import QuorumLog
+from simulator.bugs.bug import Bug, Patches
+
+TOGETHER: Final[dict[str, Any]] = {"nodes": 3, "replicas": 3, "seconds": 60, "seconds_between_faults": 3.0}
+SYNCED: Final[dict[str, Any]] = {**TOGETHER, "flush_each": True}
+UNSYNCED: Final[dict[str, Any]] = {**TOGETHER, "flush_each": False}
+
+
+def _quorum_counts_what_is_not_synced(patches: Patches) -> None:
+    patches.put(QuorumLog, "synced_offset", property(lambda log: log.end_offset))
+
+
+def _votes_are_given_to_anybody(patches: Patches) -> None:
+    patches.put(Elections, "_would_grant", lambda self, request: True)
+
+
+def _leaders_commit_alone(patches: Patches) -> None:
+    def advance(self: LeaderReplication, own_end_offset: int, now_ms: int) -> int:
+        self.high_watermark = max(self.high_watermark, own_end_offset)
+        return self.high_watermark
+
+    patches.put(LeaderReplication, "advance", advance)
+
+
+def _everybody_is_in_sync(patches: Patches) -> None:
+    def belongs(self: LeaderReplication, follower: Any, own_end_offset: int, now_ms: int) -> bool:
+        return True
+
+    patches.put(LeaderReplication, "_belongs", belongs)
+
+
+def _every_start_counts_as_clean(patches: Patches) -> None:
+    patches.put(registrations, "_was_stopped_cleanly", lambda command, before: before is not None)
+
+
+def _leader_epochs_are_not_compared(patches: Patches) -> None:
+    patches.put(Partition, "check_leader_epoch", lambda self, current_leader_epoch: None)
+
+
+CLUSTER: Final = (
+    Bug(
+        "the quorum counts what is not synced",
+        "acknowledge before fsync",
+        15,
+        _quorum_counts_what_is_not_synced,
+        SYNCED,
+    ),
+    Bug("votes are given to anybody", "a leader that lacks entries", 15, _votes_are_given_to_anybody, SYNCED),
+    Bug("leaders commit alone", "high watermark without followers", 6, _leaders_commit_alone, UNSYNCED),
+    Bug("everybody is in sync", "the ISR holds who lags", 10, _everybody_is_in_sync, UNSYNCED),
+    Bug("every start counts as clean", "a lost tail stays in the ISR", 15, _every_start_counts_as_clean, UNSYNCED),
+    Bug("leader epochs are not compared", "no fence on fetch", 20, _leader_epochs_are_not_compared, UNSYNCED),
+)

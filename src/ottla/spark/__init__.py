@@ -1,0 +1,27 @@
+"""Spark with Ottla, for notebooks and scripts.
+
+    from ottla import spark
+    session = spark.session()
+    spark.read("orders").show()
+
+`session` starts a local Spark with settings that suit it, `read` and `stream` open topics, and `LagListener` tells how
+far queries are. The source and the sink themselves are in `pyspark_ottla`, and need none of this.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["LagListener", "read", "session", "stream"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("session", "read", "stream"):
+        from ottla.spark import sessions
+
+        return getattr(sessions, name)
+    if name == "LagListener":
+        from ottla.spark.listener import LagListener
+
+        return LagListener
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,57 @@
+"""Whole runs: they pass, a seed gives the same run each time, and a failing one can be shrunk and shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from simulator.bugs.one_broker import ONE_BROKER
+from simulator.cluster_run import ClusterRun
+from simulator.faults import plan
+from simulator.options import Options, draw
+from simulator.picture import picture
+from simulator.shrink import Shrinking
+from simulator.trace_text import trace_text
+
+
+@pytest.mark.parametrize("seed", [2, 7])
+def test_a_seed_passes_and_is_the_same_run_each_time(seed: int) -> None:
+    options = replace(draw(seed), seconds=60)
+    first, second = (ClusterRun(seed, options, plan(seed, options)).run() for _ in range(2))
+    assert first.findings == []
+    assert first.acknowledged > 0
+    assert (first.digest, first.events) == (second.digest, second.events)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_power_loss_right_after_the_first_start_takes_nothing_that_was_acknowledged(seed: int) -> None:
+    """The name of a new data directory is on the medium before anything in it counts."""
+    options = Options(nodes=1, seconds=15, seconds_between_sends=0.1, producers=1, readers=1)
+    faults = [fault for fault in plan(seed, replace(options, seconds_between_faults=1.0)) if fault.kind == "power"]
+    assert ClusterRun(seed, options, faults[:1]).run().findings == []
+
+
+def test_faults_of_one_kind_do_not_depend_on_those_of_another() -> None:
+    options = draw(3)
+    faults = plan(3, options)
+    assert faults == sorted(faults)
+    assert {fault.kind for fault in faults} != {faults[0].kind}
+    assert [fault for fault in plan(3, options) if fault.kind == "kill"] == [f for f in faults if f.kind == "kill"]
+
+
+def test_a_failing_run_is_shrunk_and_shown() -> None:
+    bug = next(bug for bug in ONE_BROKER if bug.name == "acknowledge before sync")
+    failed = bug.hunt()
+    assert failed is not None
+    with bug.present():
+        smallest = Shrinking(failed, runs_max=15).shrink()
+        assert len(smallest.faults) < len(failed.faults)
+        run = ClusterRun(smallest.seed, smallest.options, smallest.faults, traced=True)
+        again = run.run()
+    assert again.findings[0].rule == failed.findings[0].rule
+    until_us = again.findings[0].time_us
+    text = trace_text(run.room.trace, until_us, seconds=5)
+    assert "POWER LOSS" in text
+    assert "Produce v13" in text
+    assert picture(run.room.trace, again.findings, until_us).endswith("</svg>\n")

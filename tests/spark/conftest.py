@@ -1,0 +1,107 @@
+"""One local Spark and one broker for all tests here, which therefore run in one process, one after another."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ottla
+from bench.tools import cache_directory
+from ottla.client.admin import Admin
+from ottla.spark import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HERE = Path(__file__).parent
+STREAM_SECONDS_MAX = 240
+TEST_SECONDS_MAX = 600
+BROKER = {
+    "offsets.topic.num.partitions": 4,
+    "transaction.state.log.num.partitions": 4,
+    "auto.create.topics.enable": False,
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.slow)
+            # A session's first query starts several processes; a busy machine takes its time for them.
+            item.add_marker(pytest.mark.timeout(TEST_SECONDS_MAX))
+
+
+def connector_jars() -> list[Path]:
+    """Spark's own Kafka connector, where `python -m bench.tools` could fetch it."""
+    return sorted((cache_directory() / "jars" / "spark").glob("*.jar"))
+
+
+class Lab:
+    """A broker, a Spark session, and the few things that every test does with them."""
+
+    def __init__(self, spark: SparkSession, bootstrap: str, directory: Path) -> None:
+        self.spark, self.bootstrap, self.directory = spark, bootstrap, directory
+
+    def topic(self, partitions: int = 2, **configs: str) -> str:
+        name = f"t-{uuid.uuid4().hex[:10]}"
+        given = {key.replace("_", "."): value for key, value in configs.items()}
+        with Admin.connect(self.bootstrap) as admin:
+            admin.create_topic(name, partitions=partitions, configs=given)
+        return name
+
+    def options(self, options: dict[str, Any]) -> dict[str, str]:
+        return {"kafka.bootstrap.servers": self.bootstrap, **{key: str(value) for key, value in options.items()}}
+
+    def read(self, topic: str, format: str = "ottla", **options: Any) -> DataFrame:
+        given = self.options({"subscribe": topic, **options})
+        return self.spark.read.format(format).options(**given).load()
+
+    def stream(self, topic: str, **options: Any) -> DataFrame:
+        given = self.options({"subscribe": topic, "startingOffsets": "earliest", **options})
+        return self.spark.readStream.format("ottla").options(**given).load()
+
+    def checkpoint(self) -> str:
+        return str(self.directory / f"checkpoint-{uuid.uuid4().hex[:8]}")
+
+    def run(self, df: DataFrame, checkpoint: str, format: str = "ottla", **options: Any) -> list[dict[str, Any]]:
+        """Everything that is there now, into a sink; returns the progress of each batch."""
+        given = self.options({"checkpointLocation": checkpoint, **options})
+        query = df.writeStream.format(format).options(**given).trigger(availableNow=True).start()
+        assert query.awaitTermination(STREAM_SECONDS_MAX)
+        return [progress for progress in query.recentProgress if progress["numInputRows"]]
+
+    def values(self, topic: str, **options: Any) -> list[str]:
+        """The values of a topic as text, sorted."""
+        rows = self.read(topic, **options).selectExpr("cast(value as string) as value").collect()
+        return sorted(row.value for row in rows)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    config = {
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.local.dir": str(tmp_path_factory.mktemp("local")),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.jars": ",".join(map(str, connector_jars())),
+    }
+    spark = session("tests", master="local[2]", config=config)
+    spark.sparkContext.setLogLevel("ERROR")
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[str]:
+    with ottla.Server(process=True, config=BROKER) as server:
+        yield server.bootstrap_servers
+
+
+@pytest.fixture
+def lab(spark: SparkSession, broker: str, tmp_path: Path) -> Lab:
+    return Lab(spark, broker, tmp_path)
