@@ -20,8 +20,8 @@ def create(address: str, name: str, partitions: int, replicas: int = 1) -> None:
     admin = connect(address)
     try:
         admin.create_topics([NewTopic(name, partitions, replicas)], request_timeout=TIMEOUT_S)[name].result(TIMEOUT_S)
-    except KafkaException as failure:
-        raise NotMeasured(f"create topic: {failure}") from None
+    except (KafkaException, TimeoutError) as failure:
+        raise NotMeasured(f"create topic: {failure!r}") from None
     deadline = time.monotonic() + TIMEOUT_S
     while not led(admin, name, partitions):
         if time.monotonic() > deadline:
@@ -51,10 +51,11 @@ def leaders(admin: AdminClient, name: str) -> dict[int, int]:
 
 
 def delete(address: str, name: str) -> None:
+    admin = connect(address)  # Kept until the answer is there: its end would be the request's.
     try:
-        connect(address).delete_topics([name], request_timeout=TIMEOUT_S)[name].result(TIMEOUT_S)
-    except KafkaException as failure:
-        raise NotMeasured(f"delete topic: {failure}") from None
+        admin.delete_topics([name], request_timeout=TIMEOUT_S)[name].result(TIMEOUT_S)
+    except (KafkaException, TimeoutError) as failure:
+        raise NotMeasured(f"delete topic: {failure!r}") from None
 
 
 def connect(address: str) -> AdminClient:

@@ -6,7 +6,7 @@ The brokers have their defaults and reach each other directly.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +17,9 @@ from simulator.history import Place
 
 KILL_SECONDS_MAX: Final = 2.0
 RESTART_SECONDS_MAX: Final = 0.3
-DOWN_SECONDS: Final = 2.0
-AFTER_SECONDS: Final = 1.0
+DOWN_SECONDS: Final = 2.2
+"""Longer than a gap may be, so that a broker that comes back does not end one."""
+AFTER_SECONDS: Final = 0.5
 IN_SYNC_SECONDS_MAX: Final = 30.0
 PLACES: Final = [Place("orders", partition) for partition in range(3)]
 
@@ -30,20 +31,19 @@ class GapMeasurement:
         self._cluster = Cluster(directory, links=False)
         self._recording = Recording(Clock())
 
-    def measure(self, rounds: int = 1) -> tuple[list[float], list[float]]:
-        """The longest gap of a partition for each kill, and for each restart."""
+    def measure(self, nodes: Sequence[int] = (1, 2, 3)) -> tuple[list[float], list[float]]:
+        """The longest gap of a partition for each kill, and for each restart, of these nodes."""
         cluster = self._cluster
         try:
             cluster.start()
             cluster.create_topic("orders", len(PLACES))
             clients = [
-                IdempotentProducer(f"producer-{n}", cluster.bootstrap_servers, self._recording, 1, places=PLACES)
-                for n in range(2)
+                IdempotentProducer(name, cluster.bootstrap_servers, self._recording, 1, places=PLACES, in_flight_max=5)
+                for name in ("producer-0", "producer-1")
             ]
             for client in clients:
                 client.start()
             time.sleep(AFTER_SECONDS)
-            nodes = [node_id for _ in range(rounds) for node_id in cluster.nodes]
             restarts = [self._gap(node_id, self._stop) for node_id in nodes]
             kills = [self._gap(node_id, cluster.kill) for node_id in nodes]
             for client in clients:

@@ -19,6 +19,8 @@ def settings(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
         "bootstrap.servers": bootstrap_servers,
         "error_cb": lambda _error: None,
         "log_level": 0,
+        # When all brokers are gone, librdkafka would begin anew with other handles, and wait for old ones for ever.
+        "metadata.recovery.strategy": "none",
         **{key.replace("_", "."): value for key, value in more.items()},
     }
 

@@ -19,20 +19,11 @@ from ottla.runtime.flushing import Flushes
 from ottla.runtime.partition import Partition
 from simulator.bugs.bug import Bug, Patches
 
-SYNCED: Final[dict[str, Any]] = {
-    "nodes": 1,
-    "replicas": 1,
-    "flush_each": True,
-    "seconds": 60,
-    "seconds_between_faults": 4.0,
-}
-UNSYNCED: Final[dict[str, Any]] = {
-    "nodes": 1,
-    "replicas": 1,
-    "flush_each": False,
-    "seconds": 60,
-    "seconds_between_faults": 4.0,
-}
+ALONE: Final[dict[str, Any]] = {"nodes": 1, "replicas": 1, "seconds": 60, "seconds_between_faults": 3.0}
+BUSY: Final[dict[str, Any]] = {**ALONE, "seconds_between_sends": 0.1, "producers": 3}
+SYNCED: Final[dict[str, Any]] = {**BUSY, "flush_each": True}
+UNSYNCED: Final[dict[str, Any]] = {**BUSY, "flush_each": False}
+LARGE: Final[dict[str, Any]] = {**SYNCED, "batch_records_max": 30, "segment_bytes": 1 << 16}
 TRANSACTIONAL: Final[dict[str, Any]] = {**SYNCED, "transactional_producers": 3, "readers": 2}
 GROUPED: Final[dict[str, Any]] = {**SYNCED, "group_members": 3}
 
@@ -199,7 +190,7 @@ ONE_BROKER: Final = (
     Bug("acknowledge before sync", "flush.messages=1 is answered at once", 6, _acknowledge_before_sync, SYNCED),
     Bug("names are not synced", "a new segment's name goes with the power", 10, _names_are_not_synced, SYNCED),
     Bug("the active segment is not synced", "a sync covers sealed segments", 6, _sync_skips_the_active_segment, SYNCED),
-    Bug("recovery believes torn batches", "no CRC is checked", 20, _recovery_keeps_torn_batches, SYNCED),
+    Bug("recovery believes torn batches", "no CRC is checked", 30, _recovery_keeps_torn_batches, LARGE),
     Bug("recovery cuts good segments", "what was acknowledged is gone", 6, _recovery_cuts_the_last_segment, UNSYNCED),
     Bug("producers are forgotten", "a retry after a crash is written twice", 10, _producers_are_forgotten, UNSYNCED),
     Bug("repeats are written", "sequence numbers are not looked at", 6, _repeated_batches_are_written, UNSYNCED),

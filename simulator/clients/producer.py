@@ -78,6 +78,8 @@ class Lane:
         self._identity = (-1, -1)
         self._sequence = 0
         self._order = 0
+        self._acknowledged_order = -1
+        """Of the last value acknowledged to this producer id, -1 if none was."""
         self._something = asyncio.Event()
 
     async def send(self, count: int) -> None:
@@ -139,12 +141,15 @@ class Lane:
         code = ErrorCode(answer.error_code)
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self.waiting.remove(batch)
+            self._acknowledged_order = batch.sends[-1].order
             for number, send in enumerate(batch.sends):
                 known = code is ErrorCode.NONE and answer.base_offset >= 0
                 self._history.settle(send, Outcome.OK, answer.base_offset + number if known else -1)
             return False
         if code in STATE_LOST and is_first:
-            self._producer.state_lost(self.place, batch, code)
+            # A broker takes any sequence as a producer's first, so one that was refused may come too late for good.
+            if self._acknowledged_order == batch.sends[0].order - 1:
+                self._producer.state_lost(self.place, batch, code)
             self.give_up()
         return True
 
@@ -155,6 +160,7 @@ class Lane:
                 self._history.settle(send, Outcome.UNKNOWN if batch.attempts else Outcome.FAILED)
         self.waiting.clear()
         self._identity = (-1, -1)
+        self._acknowledged_order = -1
 
 
 class IdempotentProducer:

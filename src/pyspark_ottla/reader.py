@@ -100,7 +100,7 @@ def read_range(partition: RangePartition, options: SourceOptions, schema: pa.Sch
         partition_bytes_max=options.fetch_bytes_max, isolation=options.isolation, rack=options.rack
     )
     cluster = worker_cluster(options.settings)
-    start, done = partition.start, False
+    start, done, known_anew = partition.start, False, False
     try:
         while start < partition.end:
             reader = PartitionReader(
@@ -113,6 +113,11 @@ def read_range(partition: RangePartition, options: SourceOptions, schema: pa.Sch
             except OffsetOutOfRangeError as error:
                 start = _after_loss(options, wanted, start, partition.end, error)
             except NotFoundError as error:
+                if not known_anew:
+                    # What this worker knows of the topic may be older than the partition.
+                    known_anew = True
+                    cluster.forget(wanted.topic)
+                    continue
                 report_data_loss(options, f"offsets {start} to {partition.end} of {wanted} cannot be read: {error}")
                 break
             else:
@@ -163,6 +168,8 @@ class BatchReader(DataSourceReader):
         """What filters leave of the ranges."""
         return ranges
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, RangePartition)
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        # Spark reads one partition that is none where there are no partitions.
+        if not isinstance(partition, RangePartition):
+            return iter(())
         return read_range(partition, self._options, self._schema)

@@ -193,8 +193,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cut_ranges = cut(ranges, options.min_partitions, options.records_per_partition_max)
         return [RangePartition(offset_range) for offset_range in cut_ranges]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, RangePartition)
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, RangePartition):
+            return iter(())
         return show_progress(read_range(partition, self._options, self._schema), partition, self._options)
 
     def stop(self) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -14,6 +17,7 @@ from tests.clients.kafka_tools import KafkaTools, find_kafka_tools
 from tests.cluster.nodes import Cluster, Node, until
 from tests.scenarios.brokers import free_port
 
+TOOL_SECONDS_MAX = 60
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("kafka-tools-cluster")]
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
@@ -39,6 +43,31 @@ def tools(cluster: Cluster) -> KafkaTools:
     return find_kafka_tools(cluster.bootstrap_servers)
 
 
+class Tool:
+    """A tool that runs for a while, and what it has said so far."""
+
+    def __init__(self, tools: KafkaTools, path: Path, main: str, *arguments: str) -> None:
+        command = ["java", "-Xmx256M", "-XX:TieredStopAtLevel=1", "-cp", f"{tools.jars}/*", main, *arguments]
+        self._path = path
+        with path.open("w") as file:
+            self._process = subprocess.Popen(command, stdout=file, stderr=subprocess.DEVNULL)
+
+    def lines(self) -> list[str]:
+        return self._path.read_text().splitlines()
+
+    def whole(self) -> list[str]:
+        """When it has ended."""
+        assert self._process.wait(TOOL_SECONDS_MAX) == 0, self.lines()[-5:]
+        return self.lines()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
 def test_the_quorum_is_described_by_brokers_and_by_controllers(tools: KafkaTools, cluster: Cluster) -> None:
     controllers = ("--bootstrap-controller", cluster.nodes[2].bootstrap_servers)
     status = tools.run(QUORUM, *controllers, "describe", "--status")
@@ -50,11 +79,20 @@ def test_the_quorum_is_described_by_brokers_and_by_controllers(tools: KafkaTools
     replication = tools.ask(QUORUM, "describe", "--replication")
     roles = sorted(line.split()[-1] for line in replication.splitlines()[1:])
     assert roles == ["Follower", "Follower", "Leader", "Observer", "Observer"]
+    features = tools.ask("org.apache.kafka.tools.FeatureCommand", "describe")
+    assert re.search(
+        r"kraft.version\s+SupportedMinVersion: 0\s+SupportedMaxVersion: 1\s+FinalizedVersionLevel: 1", features
+    )
 
 
 def test_a_controller_is_added_and_removed(tools: KafkaTools, cluster: Cluster, tmp_path: Path) -> None:
     node = Node(tmp_path / "node-9", 9, free_port())
-    node.properties = {**cluster.properties(9), "controller.quorum.auto.join.enable": "false"}
+    node.properties = {
+        "node.id": "9",
+        "cluster.id": cluster.cluster_id,
+        "controller.quorum.bootstrap.servers": cluster.bootstrap_servers,
+        "controller.quorum.auto.join.enable": "false",
+    }
     node.start()
     try:
         config = tmp_path / "controller.properties"
@@ -69,11 +107,15 @@ def test_a_controller_is_added_and_removed(tools: KafkaTools, cluster: Cluster, 
         node.stop()
 
 
-def test_the_metadata_and_its_snapshots_are_readable(tools: KafkaTools, cluster: Cluster) -> None:
+def test_the_metadata_and_its_snapshots_are_readable(tools: KafkaTools, cluster: Cluster, tmp_path: Path) -> None:
     cluster.create_topic("many", 12)
     directory = cluster.nodes[1].data / "__cluster_metadata-0"
     until(lambda: any(directory.glob("*.checkpoint")), "a snapshot is taken")
-    files = [*sorted(directory.glob("*.log")), *sorted(directory.glob("*.checkpoint"))]
+    files = []
+    # The next snapshot may delete them at any time; a copy stays.
+    for file in [*sorted(directory.glob("*.log")), *sorted(directory.glob("*.checkpoint"))]:
+        with contextlib.suppress(FileNotFoundError):
+            files.append(Path(shutil.copy(file, tmp_path)))
     dumped = tools.run(DUMP, "--cluster-metadata-decoder", "--files", ",".join(str(file) for file in files))
     assert "isvalid: false" not in dumped
     for record in ("SnapshotHeader", "SnapshotFooter", 'KRaftVersion {"version":0,"kRaftVersion":1}', "KRaftVoters"):
@@ -126,19 +168,11 @@ def test_an_unclean_leader_is_elected(tools: KafkaTools, cluster: Cluster) -> No
     cluster.wait_in_sync("unclean", 2)
 
 
-def test_replicas_are_the_same_everywhere(tools: KafkaTools, cluster: Cluster) -> None:
+def test_replicas_are_the_same_everywhere(tools: KafkaTools, cluster: Cluster, tmp_path: Path) -> None:
     how = ("--broker-list", tools.bootstrap_servers, "--report-interval-ms", "500", "--time", "-2")
-    with _begin(tools, VERIFY_REPLICAS, *how) as process:
-        assert process.stdout is not None
-        try:
-            said = []
-            for line in process.stdout:
-                said.append(line)
-                if "max lag is" in line:
-                    break
-        finally:
-            process.kill()
-    assert "max lag is 0" in said[-1], said
+    with Tool(tools, tmp_path / "verified", VERIFY_REPLICAS, *how) as tool:
+        until(lambda: any("max lag is" in line for line in tool.lines()), "it has compared all replicas")
+        assert "max lag is 0" in next(line for line in tool.lines() if "max lag is" in line)
 
 
 def test_verifiable_clients_see_no_failure(tools: KafkaTools, cluster: Cluster, tmp_path: Path) -> None:
@@ -148,20 +182,22 @@ def test_verifiable_clients_see_no_failure(tools: KafkaTools, cluster: Cluster, 
     config.write_text("retries=2147483647\nenable.idempotence=true\n")  # By itself that tool does not try again.
     count = 6000
     common = (*_to(tools), "--topic", "verified", "--max-messages", str(count))
-    producing = _begin(tools, PRODUCER, *common, "--throughput", "500", "--acks", "-1", "--command-config", str(config))
-    reading = _begin(tools, CONSUMER, *common, "--group-id", "verified", "--reset-policy", "earliest", "--verbose")
-    with producing, reading:
-        assert producing.stdout is not None
-        said = [json.loads(producing.stdout.readline()) for _ in range(200)]
-        nodes = cluster.nodes
-        nodes[cluster.leaders("verified")[0]].kill()
-        for number in sorted(nodes):
-            if nodes[number].is_running:
-                assert nodes[number].stop() == 0
-            nodes[number].start()
+    settings = ("--throughput", "500", "--acks", "-1", "--command-config", str(config))
+    producer = Tool(tools, tmp_path / "produced", PRODUCER, *common, *settings)
+    group = ("--group-id", "verified", "--reset-policy", "earliest", "--verbose")
+    consumer = Tool(tools, tmp_path / "consumed", CONSUMER, *common, *group)
+    with producer, consumer:
+        until(lambda: len(producer.lines()) > 200, "the producer runs")
+        killed = cluster.nodes[cluster.leaders("verified")[0]]
+        killed.kill()
+        killed.start()
+        cluster.wait_in_sync("verified")
+        for node in cluster.nodes.values():
+            assert node.stop() == 0
+            node.start()
             cluster.wait_in_sync("verified")
-        said += [json.loads(line) for line in producing.stdout]
-        heard = [json.loads(line) for line in reading.stdout or ()]
+        said = [json.loads(line) for line in producer.whole()]
+        heard = [json.loads(line) for line in consumer.whole()]
     sent = [item["value"] for item in said if item["name"] == "producer_send_success"]
     assert [item for item in said if item["name"] == "producer_send_error"] == []
     assert len(sent) == count
@@ -172,8 +208,3 @@ def test_verifiable_clients_see_no_failure(tools: KafkaTools, cluster: Cluster, 
 
 def _to(tools: KafkaTools) -> tuple[str, str]:
     return "--bootstrap-server", tools.bootstrap_servers
-
-
-def _begin(tools: KafkaTools, main: str, *arguments: str) -> subprocess.Popen[str]:
-    command = ["java", "-Xmx256M", "-XX:TieredStopAtLevel=1", "-cp", f"{tools.jars}/*", main, *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

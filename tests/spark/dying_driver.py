@@ -32,7 +32,9 @@ class DyingSource(DefaultSource):
                 from pyspark_ottla import batch_progress, stream_writer
 
                 def die(*_: object) -> Any:
-                    os.killpg(os.getpgid(0), signal.SIGKILL)
+                    # Workers have a process group of their own; the session is the driver's.
+                    os.killpg(os.getsid(0), signal.SIGKILL)
+                    os.kill(os.getpid(), signal.SIGKILL)
 
                 if step == "before the decision":
                     batch_progress.BatchProgress.decide = die  # type: ignore[method-assign]

@@ -11,6 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
+from ottla.client.deadline import Deadline
 from ottla.client.groups import GroupAdmin
 from ottla.client.settings import ClientSettings
 from ottla.model.ids import TopicPartition
@@ -67,6 +68,9 @@ def test_a_running_stream_from_the_latest_offset_and_its_lag(lab: Lab) -> None:
         add(lab, topic, range(100, 104))
         query.processAllAvailable()
         assert sorted(row.value for row in lab.spark.table("seen").collect()) == ["100", "101", "102", "103"]
+        told = Deadline(1000 * STREAM_SECONDS_MAX)
+        while sum(report.rows for report in reports) < 4 and not told.passed():
+            query.awaitTermination(0.1)  # events come a little later
     finally:
         query.stop()
         lab.spark.streams.removeListener(listener)

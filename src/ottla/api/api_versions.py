@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.core.controller.brokers import SUPPORTED_FEATURES
 from ottla.model.errors import ErrorCode
+from ottla.runtime.quorum_records import KRAFT_VERSION_LEVEL
 from ottla.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 CLIENT_NAMED_SINCE = 3
 MINIMUM_ZERO_SINCE = 4
 """Older clients fail on a supported feature whose lowest level is 0."""
+QUORUM_FEATURE = "kraft.version"
+"""How voters are recorded. It stands in the quorum's own records, and never changes here."""
 _NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -33,17 +36,19 @@ def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsRespo
     if ctx.api_version >= CLIENT_NAMED_SINCE and not _is_named(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     image = ctx.services.image
+    supported = {**SUPPORTED_FEATURES, QUORUM_FEATURE: (0, KRAFT_VERSION_LEVEL)}
+    finalized = {**image.features, QUORUM_FEATURE: KRAFT_VERSION_LEVEL}
     return ApiVersionsResponse(
         api_keys=_api_keys(),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
-            for name, (lowest, highest) in SUPPORTED_FEATURES.items()
+            for name, (lowest, highest) in supported.items()
             if lowest > 0 or ctx.api_version >= MINIMUM_ZERO_SINCE
         ],
         finalized_features_epoch=image.offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in image.features.items()
+            for name, level in finalized.items()
             if level > 0
         ],
     )

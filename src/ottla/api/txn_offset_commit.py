@@ -110,6 +110,9 @@ def _command(
 
 
 def failed(request: TxnOffsetCommitRequest, code: ErrorCode, _message: str, version: int) -> TxnOffsetCommitResponse:
+    if code is ErrorCode.NETWORK_EXCEPTION:
+        # The transaction's coordinator was not reached. It is no answer that clients expect here: they would give up.
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < KNOWS_LOADING_SINCE:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return TxnOffsetCommitResponse(

@@ -5,8 +5,10 @@ few milliseconds until the controller has fenced it, the metadata names the dead
 for a timer of its own, a second or more. So who lost a connection to a broker looks there again: for as long as nobody
 listens, answers about leaders wait, for a bounded time, and then say that there is none just now.
 
-A broker that left is shown to clients a little longer than it is there. librdkafka, when the answer that
-moves a partition to its new leader also lacks the old one, mislays the partition until a refresh, a second later.
+A broker that left is shown to clients a while longer than it is there, as they will most likely see it again soon.
+librdkafka takes a broker that an answer lacks apart, and is not good at it: a partition that the same answer moves to
+another leader is mislaid until a refresh, a second later; and a call that needs a broker which comes back just then may
+never return.
 
 What an editor must keep true: this changes what clients are told, and nothing else. It decides nothing, since one that
 is refused here may well be reached by others.
@@ -31,8 +33,8 @@ PROOF_SECONDS: Final = 0.05
 """A process that ends may take a connection before its listener is closed; one that stood so long is real."""
 ANSWERS_WAIT_SECONDS_MAX: Final = 1.0
 """After so long there may be no controller to say who leads, and the answer is worth more than the truth."""
-SHOWN_SECONDS: Final = 5.0
-"""Longer than clients take to ask about the leaders that a broker was."""
+SHOWN_SECONDS: Final = 60.0
+"""Longer than a restart takes."""
 
 
 class _Absence:
@@ -58,8 +60,8 @@ class Absences:
         self._network = network
         self._image = image
         self._address_of = address_of
-        self._present: dict[int, None] = {}
-        """Brokers that were not fenced when the metadata was last looked at."""
+        self._present: dict[int, None] | None = None
+        """Brokers that were not fenced when the metadata was last seen; None before that: any may just have left."""
         self._departed: dict[int, asyncio.TimerHandle] = {}
         """Those that are shown though they are fenced, and what ends that."""
         self.brokers: dict[int, _Absence] = {}
@@ -79,7 +81,7 @@ class Absences:
         for broker_id, absence in list(self.brokers.items()):
             if not self._is_shown(image, broker_id, absence.epoch):
                 self._end(broker_id, absence)
-        for broker_id in self._present:
+        for broker_id in image.brokers if self._present is None else self._present:
             broker = image.brokers.get(broker_id)
             if broker is not None and broker.fenced:
                 self._show_departed(broker_id)

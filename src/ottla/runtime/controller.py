@@ -126,6 +126,7 @@ class ControllerDriver:
         controller = Controller(self._quorum.image, self._config, self._new_uuid)
         sessions = BrokerSessions(self._config.broker_session_timeout_ms, _now_ms())
         self._term = _Term(controller, epoch, sessions)
+        log.info("this node is the active controller", epoch=epoch)
         self._watch_sessions(self._term)
         self._tell()
 
@@ -133,6 +134,7 @@ class ControllerDriver:
         term, self._term = self._term, None
         if term is None:
             return
+        log.info("this node is the active controller no longer", epoch=term.epoch)
         term.ended = True
         if term.timer is not None:
             term.timer.cancel()

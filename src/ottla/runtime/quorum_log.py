@@ -2,14 +2,17 @@
 
 What an editor must keep true. `quorum-state` says below which offset everything was synced; a log that ends before that
 does not start. So before anything is cut off the lower offset is on disk (`lower_synced_offset`). A sync that was under
-way while the log was cut counts for nothing.
+way while the log was cut counts for nothing. That file is written for several reasons at once (a vote, a snapshot, a
+cut): one write at a time, each of what holds when it begins, so that no older vote is ever put in place of a newer one.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from ottla.core.quorum.effects import ElectionState, OffsetAndEpoch
+from ottla.core.quorum.voters import ReplicaKey
 from ottla.log.partition_log import Appended, PartitionLog
 from ottla.log.segment import Segment
 from ottla.model.ids import ZERO_UUID
@@ -23,7 +26,7 @@ from ottla.wire.batch import read_header
 class QuorumLog:
     """The log, its snapshots, and the file with the epoch and the vote."""
 
-    __slots__ = ("_state", "_synced_offset_max", "_world", "directory", "log", "snapshots", "voter_ids")
+    __slots__ = ("_synced_offset_max", "_world", "_writing", "directory", "log", "snapshots", "state", "voter_ids")
 
     def __init__(self, world: World, directory: str, loaded: MetadataLog) -> None:
         self._world = world
@@ -32,8 +35,12 @@ class QuorumLog:
         self.snapshots: list[SnapshotId] = loaded.snapshots
         """The newest first. The log starts at the end of the last one."""
         self.voter_ids: Sequence[int] = ()
-        self._state = ElectionState(loaded.epoch)
+        stored = loaded.state
+        voted = ReplicaKey(stored.voted_id, stored.voted_directory_id) if stored.voted_id >= 0 else None
+        self.state = ElectionState(loaded.epoch, voted if loaded.epoch == stored.leader_epoch else None)
+        """The epoch and the vote that are on disk, or on their way there."""
         self._synced_offset_max: int | None = None
+        self._writing = asyncio.Lock()
 
     # -- LogView
 
@@ -95,25 +102,33 @@ class QuorumLog:
 
     async def store(self, state: ElectionState) -> None:
         """Return when the state is on disk."""
-        self._state = state
+        self.state = state
         await self.store_again()
 
     async def store_again(self) -> None:
         """With what is synced by now."""
+        path = f"{self.directory}/{FILE_NAME}"
+        async with self._writing:
+            await self._world.offload.run(write_quorum_state, self._world.disk, path, self._to_store())
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether a thread writes the file now. Whoever waits for that must not be cancelled: another would begin."""
+        return self._writing.locked()
+
+    def _to_store(self) -> QuorumState:
         synced_offset = self.log.recovery_point
         if self._synced_offset_max is not None:
             synced_offset = min(synced_offset, self._synced_offset_max)
-        voted = self._state.voted
-        stored = QuorumState(
-            leader_id=self._state.leader_id,
-            leader_epoch=self._state.epoch,
+        voted = self.state.voted
+        return QuorumState(
+            leader_id=self.state.leader_id,
+            leader_epoch=self.state.epoch,
             voted_id=-1 if voted is None else voted.id,
             voted_directory_id=ZERO_UUID if voted is None else voted.directory_id,
             voters=tuple(self.voter_ids),
             synced_offset=synced_offset,
         )
-        path = f"{self.directory}/{FILE_NAME}"
-        await self._world.offload.run(write_quorum_state, self._world.disk, path, stored)
 
     # -- cutting off
 

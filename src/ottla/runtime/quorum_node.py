@@ -14,9 +14,8 @@ from uuid import UUID
 
 from ottla.core.controller.records import Record
 from ottla.core.quorum.core import QuorumCore
-from ottla.core.quorum.effects import ElectionState
 from ottla.core.quorum.roles import Leader
-from ottla.core.quorum.voters import ReplicaKey, VoterHistory
+from ottla.core.quorum.voters import VoterHistory
 from ottla.log.handles import OpenFiles
 from ottla.model.configs.resolve import BrokerConfig
 from ottla.model.errors import ApiError, ErrorCode, StorageError
@@ -79,11 +78,10 @@ class QuorumNode(QuorumDriver):
         for batch in loaded.batches:
             if batch.voters is not None:
                 history.add(*batch.voters)
-        stored = loaded.state
-        voted = ReplicaKey(stored.voted_id, stored.voted_directory_id) if stored.voted_id >= 0 else None
-        state = ElectionState(loaded.epoch, voted if loaded.epoch == stored.leader_epoch else None)
         random_below = self.world.rng.randrange
-        self.core = QuorumCore(self._settings, self.log, history, state, lambda n: random_below(n), self.now_ms())
+        self.core = QuorumCore(
+            self._settings, self.log, history, self.log.state, lambda n: random_below(n), self.now_ms()
+        )
         self.snapshots = QuorumSnapshots(self, now_ms)
         if self.is_alone and self._settings.may_vote:
             self._established = asyncio.get_running_loop().create_future()
@@ -120,7 +118,7 @@ class QuorumNode(QuorumDriver):
             self._timer.cancel()
         self._transport.close()
         self._news.tell()
-        while self._syncing or self._states.is_busy or self.snapshots_busy:
+        while self._syncing or self._states.is_busy or self._disk_busy:
             await asyncio.sleep(0)
             if tasks := list(self._tasks):
                 await asyncio.wait(tasks, timeout=0.01)
@@ -135,8 +133,8 @@ class QuorumNode(QuorumDriver):
         self.commits.fail(self._failure)
 
     @property
-    def snapshots_busy(self) -> bool:
-        return hasattr(self, "snapshots") and self.snapshots.is_busy
+    def _disk_busy(self) -> bool:
+        return hasattr(self, "snapshots") and (self.snapshots.is_busy or self.log.is_storing)
 
     # -- what others may know
 

@@ -155,7 +155,14 @@ def _read(disk: Disk, path: str, position: int, bytes_max: int) -> tuple[int, by
 
 
 def _write(disk: Disk, path: str, position: int, data: bytes) -> None:  # runs in a thread
-    file = disk.open(path, create=True)
     if position == 0:
-        file.truncate(0)
-    file.pwrite(data, position)
+        _remove_unfinished(disk, path)
+    disk.open(path, create=True).pwrite(data, position)
+
+
+def _remove_unfinished(disk: Disk, path: str) -> None:
+    """One is fetched at a time: whatever else was begun, in this life or an earlier one, is of no use."""
+    directory = path.rpartition("/")[0]
+    for name in disk.listdir(directory):
+        if name.endswith(FETCHED_SUFFIX):
+            disk.remove(f"{directory}/{name}")

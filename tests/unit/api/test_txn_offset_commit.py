@@ -101,6 +101,12 @@ def test_old_producers_do_not_know_that_coordinators_load(version: int, code: Er
     assert commit(services, version) == [code]
 
 
+def test_a_coordinator_of_transactions_that_is_not_reached_is_tried_again() -> None:
+    services = OffsetServices()
+    services.transactions.refusal = ErrorCode.NETWORK_EXCEPTION
+    assert commit(services) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+
+
 def test_the_member_is_told() -> None:
     services = OffsetServices()
     assert commit(services, 3, member_id="m", generation_id=1) == [ErrorCode.ILLEGAL_GENERATION]

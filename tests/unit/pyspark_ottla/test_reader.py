@@ -124,3 +124,25 @@ def test_a_reader_that_is_left_early_leaves_no_answer_behind(
     next(iterator)
     iterator.close()
     assert worker_cluster(options.settings) is not before
+
+
+def test_a_partition_that_is_newer_than_what_a_worker_knows(
+    bootstrap: str, cluster: Cluster, new_topic: NewTopic
+) -> None:
+    topic = new_topic(1)
+    options = batch_options({"kafka.bootstrap.servers": bootstrap, "subscribe": topic})
+    worker_cluster(options.settings).topic(topic)
+    Admin(cluster).set_partition_count(topic, 2)
+    cluster.forget(topic)
+    fill(cluster, topic, 1, 2)
+    part = RangePartition(OffsetRange(TopicPartition(topic, 1), 0, 2))
+    tables = list(read_range(part, options, arrow_schema(schema_of("offset"))))
+    assert [row["offset"] for table in tables for row in table.to_pylist()] == [0, 1]
+
+
+def test_no_partitions_are_read_as_none(bootstrap: str, new_topic: NewTopic) -> None:
+    topic = new_topic(1)
+    options = batch_options({"kafka.bootstrap.servers": bootstrap, "subscribe": topic})
+    reader = BatchReader(options, schema_of("offset"))
+    assert reader.partitions() == []
+    assert list(reader.read(None)) == []

@@ -117,12 +117,24 @@ def test_one_that_meant_to_stop_is_shown_too() -> None:
     play(told)
 
 
-def test_one_that_was_fenced_all_the_time_is_not_shown() -> None:
+def test_one_that_starts_fenced_is_not_shown() -> None:
+    async def told(story: Story) -> None:
+        story.change(SECOND)
+        starting = replace(SECOND, id=3, fenced=True)
+        story.image = replace(story.image, brokers={2: SECOND, 3: starting})
+        story.absences.brokers_changed(story.image)
+        assert not story.absences.is_shown(3)
+
+    play(told)
+
+
+def test_a_node_that_starts_takes_no_broker_from_clients() -> None:
     async def told(story: Story) -> None:
         story.image = replace(story.image, brokers={2: replace(SECOND, fenced=True)})
         fresh = Absences(story.net, lambda: story.image, lambda _: None)
         fresh.brokers_changed(story.image)
-        assert not fresh.is_shown(2)
+        assert fresh.is_shown(2)
+        fresh.close()
 
     play(told)
 
