@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
+from chaos.cluster import free_ports
+from chaos.copies import check_copies
 from chaos.faults import KINDS, plan
 from chaos.gaps import KILL_SECONDS_MAX, GapMeasurement
+from chaos.links import Links
+from chaos.recording import Clock, Recording
 from chaos.run import ChaosRun
+from chaos.waiting import until
+from simulator.findings import Findings
+from simulator.history import Place
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="who calls a proxy is asked of Linux")
 
@@ -33,6 +42,56 @@ def test_a_leader_that_is_killed_or_restarted_is_hardly_missed(tmp_path: Path) -
     assert max(kills) < KILL_SECONDS_MAX, kills
     # On a machine that does nothing else at most 0.3 s; tests share theirs.
     assert max(restarts) < 1.0, restarts
+
+
+def test_a_link_that_is_cut_carries_nothing_until_it_heals() -> None:
+    own_port, proxy_port = free_ports(2)
+    links = Links({1: (own_port, proxy_port)}, lambda: {2: os.getpid()})
+    try:
+        with socket.create_server(("127.0.0.1", own_port)) as server:
+            links.listen(1)
+            # The proxy looks whether the node listens before it does so itself.
+            server.accept()[0].close()
+            server.settimeout(10)
+            with connected(proxy_port) as client, server.accept()[0] as node:
+                client.sendall(b"a")
+                assert node.recv(1) == b"a"
+                links.cut(2, 1)
+                client.sendall(b"b")
+                node.sendall(b"c")
+                assert client.recv(1) == b"c", "the other direction is open"
+                node.settimeout(0.2)
+                with pytest.raises(TimeoutError):
+                    node.recv(1)
+                links.heal()
+                node.settimeout(10)
+                assert node.recv(1) == b"b"
+                links.reset(1)
+                with pytest.raises(ConnectionError):
+                    node.recv(1)
+    finally:
+        links.close()
+
+
+def connected(port: int) -> socket.socket:
+    client = socket.socket()
+    client.settimeout(10)
+    until(lambda: client.connect_ex(("127.0.0.1", port)) == 0, "the proxy listens", 10)
+    return client
+
+
+def test_a_record_that_is_copied_twice_or_not_at_all_is_found() -> None:
+    recording = Recording(Clock())
+    findings = Findings(lambda: 0)
+    orders, copies = Place("orders", 0), Place("copies", 0)
+    for value in range(3):
+        recording.send(orders, "producer", value)
+    recording.final[orders, True] = [(0, 0), (1, 1), (2, 2)]
+    recording.copied_from = {10: (orders, 0), 11: (orders, 0), 12: (orders, 7)}
+    recording.final[copies, True] = [(0, 10), (1, 11), (2, 12)]
+    recording.copied_to = {orders: 2}
+    check_copies(recording, findings)
+    assert [finding.rule for finding in findings.found] == ["copied twice", "not copied", "copied from nothing"]
 
 
 def test_a_plan_has_every_kind_before_one_comes_again() -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 STREAM_SECONDS_MAX = 240
-TEST_SECONDS_MAX = 600
+TEST_SECONDS_MAX = 900
 STARTS_MAX = 4
 TOO_SLOW = "failed to connect back"
 """Spark gives a Python process ten seconds to start and connect, which a busy machine may not keep."""

@@ -31,7 +31,7 @@ class DyingSource(DefaultSource):
             def commit(self, messages: Any, batchId: int) -> None:
                 from pyspark_ottla import batch_progress, stream_writer
 
-                def die(*_: object) -> Any:
+                def die(*_: object, **__: object) -> Any:
                     # Workers have a process group of their own; the session is the driver's.
                     os.killpg(os.getsid(0), signal.SIGKILL)
                     os.kill(os.getpid(), signal.SIGKILL)

@@ -160,7 +160,7 @@ def test_a_killed_process_has_forgotten_nothing_it_said(tmp_path: Path) -> None:
                     assert created <= set(words)
                 elif kind == "created":
                     created.update(words)
-                else:
+                elif kind == "id":
                     producer_ids.append(int(words[0]))
                 if kind == "id" and len(producer_ids) % 1700 == 0:
                     process.send_signal(signal.SIGKILL)

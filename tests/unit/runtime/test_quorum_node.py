@@ -190,7 +190,10 @@ def test_a_single_node_grows_to_three_and_shrinks(tmp_path: Path) -> None:
                 "cluster.id": CLUSTER_ID,
             }
             await cluster.add(node_id, joining).start()
-        await cluster.until(lambda: first.node.core.voters.ids == (1, 2, 3))
+        cores = [member.node.core for member in cluster.members.values()]
+        # Committed, as all of them know: what only the first one has would go with it.
+        await cluster.until(lambda: all(core.voters.ids == (1, 2, 3) for core in cores))
+        await cluster.until(lambda: all(core.high_watermark > core.history.last_offset for core in cores))
         await all_have(cluster, "a", "1")
         await first.kill()
         second = await cluster.wait_for_leader(other_than=first)
