@@ -43,7 +43,7 @@ class FetchSnapshotRequest(Message, api_key=59, versions=(0, 1), flexible_since=
     topics: Sequence[TopicSnapshot]
 
 
-class LeaderIdAndEpoch(Message, frozen=True):
+class LeaderIdAndEpoch(Message, frozen=True):  # type: ignore[misc]
     """Who leads."""
 
     leader_id: Int32 = 0

@@ -27,7 +27,7 @@ class UpdateRaftVoterRequest(Message, api_key=82, versions=(0, 0), flexible_sinc
     kraft_version_feature: SupportedKRaftVersions
 
 
-class VoterLeader(Message, frozen=True):
+class VoterLeader(Message, frozen=True):  # type: ignore[misc]
     """Who leads, and where. Kafka calls it CurrentLeader."""
 
     leader_id: Int32 = -1
