@@ -4,11 +4,15 @@ Theory of operation. Three tasks share a state: the heartbeat says what the memb
 reader reads what it owns; the committer commits positions. A partition is owned from the moment its committed offset
 was read until it is given back, after a last commit. When the coordinator no longer knows the member, it drops all and
 joins again: what it read and did not commit is read again by somebody.
+
+A coordinator names an assignment once, and again only to who says everything about itself. So after a heartbeat whose
+answer was lost, or was not wholly taken in, the next one says everything, as those of real clients do.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ottla.model.errors import ErrorCode
@@ -56,6 +60,8 @@ class GroupMember:
         self._topics = topics
         self._member_id = str(uuids(cluster.rng))
         self._target: dict[Place, None] | None = None
+        self._may_have_missed = True
+        """Whether the coordinator may have named an assignment that did not get here."""
         self._interval_s = 1.0
         self._reader = Reader(cluster, history, [], committed_only=True)
         self._reader.name = f"{cluster.name}/{group}"
@@ -78,13 +84,14 @@ class GroupMember:
     # -- membership
 
     async def _heartbeat(self) -> None:
-        is_joining = self.epoch == 0
+        is_full = self.epoch == 0 or self._may_have_missed
+        self._may_have_missed = True
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group,
             member_id=self._member_id,
             member_epoch=self.epoch,
-            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS if is_joining else -1,
-            subscribed_topic_names=self._topics if is_joining else None,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS if is_full else -1,
+            subscribed_topic_names=self._topics if is_full else None,
             topic_partitions=self._owned_rows(),
         )
         connection = await self.cluster.coordinator(self.group, GROUP)
@@ -98,12 +105,17 @@ class GroupMember:
         self.epoch = answer.member_epoch
         self._interval_s = min(answer.heartbeat_interval_ms, 2000) / 1000
         if answer.assignment is not None:
-            names = {topic_id: name for name, topic_id in self.cluster.topic_ids.items()}
-            rows = answer.assignment.topic_partitions
-            if any(row.topic_id not in names for row in rows):
-                await self.cluster.refresh(self._topics)
-                names = {topic_id: name for name, topic_id in self.cluster.topic_ids.items()}
-            self._target = {Place(names[row.topic_id], index): None for row in rows for index in row.partitions}
+            self._target = await self._places(answer.assignment.topic_partitions)
+        self._may_have_missed = False
+
+    async def _places(self, rows: Sequence[TopicPartitions]) -> dict[Place, None]:
+        """What is assigned, by name; Gone if nobody says what a topic is called."""
+        if any(row.topic_id not in self.cluster.topic_ids.values() for row in rows):
+            await self.cluster.refresh(self._topics)
+        names = {topic_id: name for name, topic_id in self.cluster.topic_ids.items()}
+        if any(row.topic_id not in names for row in rows):
+            raise Gone("a topic that nobody knows is assigned")
+        return {Place(names[row.topic_id], index): None for row in rows for index in row.partitions}
 
     def _owned_rows(self) -> list[TopicPartitions]:
         by_topic: dict[str, list[int]] = {}
