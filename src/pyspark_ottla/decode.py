@@ -17,10 +17,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ottla.client.visibility import is_abort_marker
+from ottla.client.visibility import AbortedTransactions
 from ottla.model.errors import ApiError, OttlaError
 from ottla.model.ids import TopicPartition
-from ottla.wire.batch import crc_matches, read_header
+from ottla.wire.batch import CODEC_MASK, CONTROL_BIT, crc_matches, read_header
 from ottla.wire.compiled.batches import HEADER_BYTES, Header, ScanEnd, scan_batches
 from ottla.wire.compiled.columns import Count, Ends, Number, Source, fill_columns
 from ottla.wire.compiled.records import RECORD_BYTES_MIN, explain
@@ -31,9 +31,6 @@ ROWS_PER_BATCH: Final = 10_000
 DECOMPRESSED_BYTES_MAX: Final = 1 << 30
 """Most that one batch may decompress to."""
 
-_CODEC_MASK: Final = 0x07
-_TRANSACTIONAL_BIT: Final = 0x10
-_CONTROL_BIT: Final = 0x20
 _NOTHING: Final = np.empty(0, np.uint8)
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 HEADERS_TYPE: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -146,19 +143,19 @@ class Decoder:
         sources = np.zeros((len(headers), Source.COUNT), np.int64)
         sources[:, Source.START] = headers[:, Header.POSITION] + HEADER_BYTES
         sources[:, Source.END] = headers[:, Header.POSITION] + headers[:, Header.SIZE]
-        sources[:, Source.WANTED] = (attributes & _CONTROL_BIT) == 0
+        sources[:, Source.WANTED] = (attributes & CONTROL_BIT) == 0
         if self._check_crc:
             self._check_crcs(headers, records)
         if aborted and self._read_committed:
             self._leave_out_aborted(headers, sources, records, aborted)
-        compressed = np.flatnonzero(((attributes & _CODEC_MASK) != 0) & (sources[:, Source.WANTED] != 0))
+        compressed = np.flatnonzero(((attributes & CODEC_MASK) != 0) & (sources[:, Source.WANTED] != 0))
         return sources, self._decompressed(chunk, headers, sources, compressed) if len(compressed) else _NOTHING
 
     def _decompressed(self, chunk: Bytes, headers: Numbers, sources: Numbers, compressed: Numbers) -> Bytes:
         bodies: list[bytes] = []
         total = 0
         for batch in compressed.tolist():
-            codec = int(headers[batch, Header.ATTRIBUTES]) & _CODEC_MASK
+            codec = int(headers[batch, Header.ATTRIBUTES]) & CODEC_MASK
             body = chunk.data[int(sources[batch, Source.START]) : int(sources[batch, Source.END])]
             try:
                 bodies.append(decompress(Codec(codec), body, DECOMPRESSED_BYTES_MAX))
@@ -173,18 +170,11 @@ class Decoder:
     def _leave_out_aborted(
         self, headers: Numbers, sources: Numbers, records: memoryview, aborted: Sequence[tuple[int, int]]
     ) -> None:
-        waiting = sorted(aborted, key=lambda entry: entry[1], reverse=True)
-        aborting: dict[int, None] = {}
+        transactions = AbortedTransactions(aborted)
         for batch in range(len(headers)):
             last_offset = int(headers[batch, Header.BASE_OFFSET] + headers[batch, Header.LAST_OFFSET_DELTA])
-            while waiting and waiting[-1][1] <= last_offset:
-                aborting[waiting.pop()[0]] = None
-            producer_id = int(headers[batch, Header.PRODUCER_ID])
-            attributes = int(headers[batch, Header.ATTRIBUTES])
-            if attributes & _CONTROL_BIT:
-                if producer_id in aborting and is_abort_marker(self._batch(headers, records, batch)):
-                    del aborting[producer_id]
-            elif attributes & _TRANSACTIONAL_BIT and producer_id in aborting:
+            producer_id, attributes = int(headers[batch, Header.PRODUCER_ID]), int(headers[batch, Header.ATTRIBUTES])
+            if transactions.hide(last_offset, producer_id, attributes, self._batch(headers, records, batch)):
                 sources[batch, Source.WANTED] = 0
 
     def _check_crcs(self, headers: Numbers, records: memoryview) -> None:

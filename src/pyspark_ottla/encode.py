@@ -2,15 +2,14 @@
 
 Theory of operation. Each row gets its partition: the one it names, else the one of its key, else the one whose turn it
 is. Rows are sorted by partition, keeping their order, and a kernel writes them into that partition's buffer. A buffer
-that is full becomes a batch: compressed, given a header, handed on. The batch's checksum is written when the sender
-puts the producer's id into it.
+that is full becomes a batch: compressed, given a header, handed on. A sender that has a producer's id writes it, and
+the checksum anew.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from struct import Struct
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,18 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.model.ids import TopicPartition
-from ottla.wire.batch import CRC_START, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, TRANSACTIONAL_BIT
+from ottla.wire.batch import TRANSACTIONAL_BIT, build
 from ottla.wire.compiled.encoding import choose_partitions, encode_rows
 from ottla.wire.compression import compress
-from ottla.wire.crc import crc32c
 from ottla.wire.varint import signed
 
 BATCH_BYTES: Final = 512 * 1024
 """A partition's rows are sent in batches of about this size."""
-_TO_CRC: Final = Struct(">qiibI")
-_AFTER_CRC: Final = Struct(">hiqqqhii")
 _NO_PRODUCER: Final = (-1, -1, -1)
-_NO_LEADER_EPOCH: Final = -1
 _NO_BYTES: Final = np.empty(0, np.uint8)
 _NO_ENDS: Final = np.empty(0, np.int32)
 _NO_ROWS: Final = np.empty(0, np.int64)
@@ -44,7 +39,7 @@ class RowError(ValueError):
 
 
 class EncodedBatch(NamedTuple):
-    """A batch that is ready but for the producer's id and the checksum."""
+    """A batch that is ready but for the producer's id."""
 
     partition: TopicPartition
     records: bytearray
@@ -202,16 +197,9 @@ class BatchEncoder:
         body: Any = building.buffer[: building.position].data
         if self._codec:
             body = compress(self._codec, body, self._level)
-        batch = bytearray(HEADER_BYTES + len(body))
-        length = len(batch) - LENGTH_PREFIX_BYTES
-        now_ms = building.base_timestamp_ms
-        _AFTER_CRC.pack_into(
-            batch, CRC_START, self._attributes, building.count - 1, now_ms, now_ms, *_NO_PRODUCER, building.count
-        )
-        batch[HEADER_BYTES:] = body
-        crc = crc32c(memoryview(batch)[CRC_START:])
-        _TO_CRC.pack_into(batch, 0, 0, length, _NO_LEADER_EPOCH, MAGIC, crc)
-        return EncodedBatch(partition, batch, building.count)
+        now_ms, count = building.base_timestamp_ms, building.count
+        batch = build(body, self._attributes, count - 1, now_ms, now_ms, count)
+        return EncodedBatch(partition, batch, count)
 
 
 def _bytes_column(column: pa.Array | None, row_count: int) -> _Column:

@@ -13,7 +13,7 @@ from typing import Final
 
 from ottla.client.offsets import Isolation
 from ottla.wire import records
-from ottla.wire.batch import BatchHeader, iterate
+from ottla.wire.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, iterate
 
 _CONTROL_KEY: Final = Struct(">hh")
 _ABORT: Final = 0
@@ -23,18 +23,34 @@ def visible_batches(
     fetched: memoryview, isolation: Isolation, aborted: Sequence[tuple[int, int]] = ()
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each whole batch whose records may be shown."""
-    waiting = sorted(aborted, key=lambda entry: entry[1], reverse=True)
-    aborting: set[int] = set()
+    transactions = AbortedTransactions(() if isolation is Isolation.READ_UNCOMMITTED else aborted)
     for position, header in iterate(fetched):
-        while waiting and waiting[-1][1] <= header.last_offset:
-            aborting.add(waiting.pop()[0])
-        if header.is_control:
-            if header.producer_id in aborting and is_abort_marker(fetched[position : position + header.size]):
-                aborting.discard(header.producer_id)
-        elif isolation is Isolation.READ_UNCOMMITTED or not (
-            header.is_transactional and header.producer_id in aborting
-        ):
+        batch = fetched[position : position + header.size]
+        hidden = transactions.hide(header.last_offset, header.producer_id, header.attributes, batch)
+        if not header.is_control and not hidden:
             yield position, header
+
+
+class AbortedTransactions:
+    """Follows the aborted transactions of a fetch through its batches, which come in their order."""
+
+    __slots__ = ("_aborting", "_waiting")
+
+    def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
+        self._waiting = sorted(aborted, key=lambda entry: entry[1], reverse=True)
+        self._aborting: set[int] = set()
+
+    def hide(self, last_offset: int, producer_id: int, attributes: int, batch: memoryview) -> bool:
+        """Whether the records of a batch belong to one of them."""
+        while self._waiting and self._waiting[-1][1] <= last_offset:
+            self._aborting.add(self._waiting.pop()[0])
+        if producer_id not in self._aborting:
+            return False
+        if attributes & CONTROL_BIT:
+            if _is_abort_marker(batch):
+                self._aborting.discard(producer_id)
+            return False
+        return bool(attributes & TRANSACTIONAL_BIT)
 
 
 def whole_batches(fetched: memoryview, offset: int) -> tuple[memoryview, int]:
@@ -48,7 +64,7 @@ def whole_batches(fetched: memoryview, offset: int) -> tuple[memoryview, int]:
     return fetched[:end], offset
 
 
-def is_abort_marker(batch: memoryview) -> bool:
+def _is_abort_marker(batch: memoryview) -> bool:
     """Whether a control batch says that its producer's transaction was aborted."""
     for record in records.iterate(batch):
         if record.key is not None and len(record.key) >= _CONTROL_KEY.size:

@@ -6,7 +6,6 @@ that changes, and if none does, there is no new segment.
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import Final
 
 from ottla.log import names
@@ -18,18 +17,13 @@ from ottla.log.segment_indexes import SegmentIndexes
 from ottla.model.ids import NO_TIMESTAMP
 from ottla.wire.batch import (
     CONTROL_BIT,
-    HEADER_BYTES,
-    LENGTH_PREFIX_BYTES,
     LOG_APPEND_TIME_BIT,
-    MAGIC,
     TRANSACTIONAL_BIT,
+    build,
 )
 from ottla.wire.compiled.batches import Header
-from ottla.wire.crc import crc32c
 
 FLUSH_BYTES: Final = 1 << 20
-_TO_CRC: Final = Struct(">qiibI")
-_AFTER_CRC: Final = Struct(">hiqqqhii")
 _KEPT_BY_EMPTY: Final = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
 SEGMENT_BYTES_MAX: Final = 2**31 - 1
@@ -50,13 +44,21 @@ def discard_cleaned(disk: Disk, directory: str) -> None:
 
 def encode_batch(row: Row, attributes: int, base_timestamp: int, max_timestamp: int, count: int, body: bytes) -> bytes:
     """A batch with new records and the place, the offsets and the producer of an old one."""
-    checked = _AFTER_CRC.pack(
-        attributes, row[Header.LAST_OFFSET_DELTA], base_timestamp, max_timestamp,
-        row[Header.PRODUCER_ID], row[Header.PRODUCER_EPOCH], row[Header.BASE_SEQUENCE], count,
-    ) + body  # fmt: skip
-    length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(body)
-    prefix = _TO_CRC.pack(row[Header.BASE_OFFSET], length, row[Header.LEADER_EPOCH], MAGIC, crc32c(checked))
-    return prefix + checked
+    return bytes(
+        build(
+            body,
+            attributes,
+            row[Header.LAST_OFFSET_DELTA],
+            base_timestamp,
+            max_timestamp,
+            count,
+            base_offset=row[Header.BASE_OFFSET],
+            leader_epoch=row[Header.LEADER_EPOCH],
+            producer_id=row[Header.PRODUCER_ID],
+            producer_epoch=row[Header.PRODUCER_EPOCH],
+            base_sequence=row[Header.BASE_SEQUENCE],
+        )
+    )
 
 
 def emptied_batch(row: Row) -> bytes:

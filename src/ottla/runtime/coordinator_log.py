@@ -13,14 +13,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from struct import Struct
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, OttlaError, StorageError
-from ottla.model.ids import NO_LEADER_EPOCH, NO_SEQUENCE
-from ottla.wire.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, TRANSACTIONAL_BIT, read_header
+from ottla.wire import batch as record_batch
+from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL_BIT, read_header
 from ottla.wire.compression import Codec, compress
-from ottla.wire.crc import crc32c
 from ottla.wire.varint import signed
 
 if TYPE_CHECKING:
@@ -32,13 +30,10 @@ RecordT = TypeVar("RecordT")
 Encode: TypeAlias = Callable[[RecordT], tuple[bytes, bytes | None]]
 """A record as key and value; no value for a tombstone."""
 
-_TO_CRC: Final = Struct(">qiibI")
-_AFTER_CRC: Final = Struct(">hiqqqhii")
 _NO_HEADERS: Final = b"\x00"
 _NULL_NO_HEADERS: Final = b"\x01\x00"
 _FIRST: Final = b"\x00\x00\x00"
 """Attributes, and the deltas of time and offset, of a batch's first record."""
-_LENGTH_WITHOUT_RECORDS: Final = HEADER_BYTES - LENGTH_PREFIX_BYTES
 
 _NOT_AVAILABLE: Final = frozenset(
     {
@@ -183,10 +178,6 @@ def build(encoded: bytes, count: int, now_ms: int, producer_id: int, producer_ep
     """One batch of encoded records. That of a transaction has no sequence: the coordinator sends nothing twice."""
     attributes = codec | TRANSACTIONAL_BIT if producer_id >= 0 else codec
     body = compress(codec, encoded) if codec else encoded
-    checked = (
-        _AFTER_CRC.pack(attributes, count - 1, now_ms, now_ms, producer_id, producer_epoch, NO_SEQUENCE, count) + body
+    return record_batch.build(
+        body, attributes, count - 1, now_ms, now_ms, count, producer_id=producer_id, producer_epoch=producer_epoch
     )
-    length = _LENGTH_WITHOUT_RECORDS + len(body)
-    batch = bytearray(_TO_CRC.pack(0, length, NO_LEADER_EPOCH, MAGIC, crc32c(checked)))
-    batch += checked
-    return batch

@@ -241,14 +241,18 @@ class Partition(Watched):
 
         ApiError NOT_LEADER_OR_FOLLOWER if another broker leads by now.
         """
-        if not self.is_sole:
-            return self._append_replicated(batch, header, now_ms)
+        is_sole = self.is_sole
+        if not is_sole:
+            self.check_leads()
         log = self.log_or_none or self.log
         appended = log.append(batch, header, self.leader_epoch, now_ms)
         if not appended.duplicate:
             counters = self.counters
             counters.messages_in += header.record_count
             counters.bytes_in += len(batch)
+            if not is_sole:
+                self._appended_replicated()
+                return appended
             end_offset = log.log_end_offset
             if end_offset - log.recovery_point < log.flush_messages:
                 self.high_watermark = end_offset
@@ -256,19 +260,11 @@ class Partition(Watched):
                     self.changed()
         return appended
 
-    def _append_replicated(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Appended:
-        self.check_leads()
-        log = self.log_or_none or self.log
-        appended = log.append(batch, header, self.leader_epoch, now_ms)
-        if not appended.duplicate:
-            counters = self.counters
-            counters.messages_in += header.record_count
-            counters.bytes_in += len(batch)
-            if self.replication is not None and self.replication.is_alone:
-                self.settle()
-            if self.follower_watchers:
-                self.grown()
-        return appended
+    def _appended_replicated(self) -> None:
+        if self.replication is not None and self.replication.is_alone:
+            self.settle()
+        if self.follower_watchers:
+            self.grown()
 
     def append_marker(
         self,

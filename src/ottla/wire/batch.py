@@ -23,6 +23,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from ottla.wire.crc import crc32c
 
 HEADER_BYTES: Final = 61
@@ -145,6 +146,31 @@ def check(batch: memoryview) -> BatchHeader:
     ):
         return _new_header(fields)
     raise _refusal(_new_header(fields), batch)
+
+
+def build(
+    body: bytes | bytearray | memoryview,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    record_count: int,
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+) -> bytearray:
+    """The batch whose records, encoded and compressed as `attributes` say, are `body`."""
+    batch = bytearray(HEADER_BYTES + len(body))
+    _HEADER.pack_into(
+        batch, 0, base_offset, len(batch) - LENGTH_PREFIX_BYTES, leader_epoch, MAGIC, 0, attributes, last_offset_delta,
+        base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count,
+    )  # fmt: skip
+    batch[HEADER_BYTES:] = body
+    _CRC.pack_into(batch, CRC_START - _CRC.size, crc32c(memoryview(batch)[CRC_START:]))
+    return batch
 
 
 def set_log_append_time(batch: memoryview, now_ms: int) -> None:

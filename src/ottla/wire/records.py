@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple, TypeVar
 
@@ -21,14 +20,11 @@ from ottla.model.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, 
 from ottla.wire import batch as record_batch
 from ottla.wire.batch import HEADER_BYTES, BatchHeader
 from ottla.wire.compression import Codec, compress, decompress
-from ottla.wire.crc import crc32c
 from ottla.wire.varint import read_signed, read_signed_long, signed
 
 DECOMPRESSED_BYTES_MAX: Final = 256 << 20
 """What one batch may grow to unless the caller says otherwise."""
 
-_HEADER_TO_CRC: Final = Struct(">qiibI")
-_HEADER_AFTER_CRC: Final = Struct(">hiqqqhii")
 _NULL: Final = b"\x01"
 _NO_ATTRIBUTES: Final = b"\x00"
 
@@ -102,14 +98,19 @@ def build_batch(
     base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
     max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
     body = b"".join([_encode(record, base_offset, base_timestamp) for record in records])
-    checked = _HEADER_AFTER_CRC.pack(
-        attributes | codec, last_offset_delta, base_timestamp, max_timestamp,
-        producer_id, producer_epoch, base_sequence, len(records),
-    ) + compress(codec, body, level)  # fmt: skip
-    length = HEADER_BYTES - record_batch.LENGTH_PREFIX_BYTES - _HEADER_AFTER_CRC.size + len(checked)
-    built = bytearray(_HEADER_TO_CRC.pack(base_offset, length, leader_epoch, record_batch.MAGIC, crc32c(checked)))
-    built += checked
-    return built
+    return record_batch.build(
+        compress(codec, body, level),
+        attributes | codec,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        len(records),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
 
 
 def _encode(record: Record, base_offset: int, base_timestamp: int) -> bytes:

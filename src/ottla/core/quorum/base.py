@@ -7,6 +7,7 @@ requests under way: their answers belong to what this replica was.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from ottla.core.quorum.effects import (
@@ -27,7 +28,7 @@ FIRST_ELECTION_MS_MAX = 100
 """A voter that starts, or sees that its leader is gone, asks for votes within this time."""
 
 
-class QuorumBase:
+class QuorumBase(ABC):
     """The state of a replica, and how it moves between roles."""
 
     def __init__(
@@ -160,6 +161,10 @@ class QuorumBase:
             self._become_follower(epoch, leader, now_ms)
             return True
         return False
+
+    @abstractmethod
+    def tick(self, now_ms: int) -> None:
+        """Do what is due, in whatever role."""
 
 
 def position(voter: Voter) -> Position | None:

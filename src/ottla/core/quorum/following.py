@@ -157,6 +157,3 @@ class Following(Elections):
             self.high_watermark = max(self.high_watermark, latest.offset)
         self._log_synced_as_follower(now_ms)
         self.tick(now_ms)
-
-    def tick(self, now_ms: int) -> None:
-        raise NotImplementedError
