@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 CHUNK_BYTES: Final = 256 * 1024
 POLL_SECONDS: Final = 0.01
+CLOSING_TURNS: Final = 10
+"""A connection that is handed over, or a socket that is aborted, takes some turns of the loop."""
 
 
 class Connection(NamedTuple):
@@ -47,6 +49,7 @@ class Links:
         self._expected: dict[int, asyncio.Task[None]] = {}
         self._open: dict[tuple[int, int], asyncio.Event] = {}
         self._connections: dict[Connection, None] = {}
+        self._writers: dict[asyncio.StreamWriter, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
         self._thread.start()
@@ -94,7 +97,9 @@ class Links:
         await _until_it_answers(own_port)
 
         def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._begin(self._serve(node_id, reader, writer))
+            # A task that is cancelled before its first step never runs: its end alone is sure to come.
+            self._writers[writer] = None
+            self._begin(self._serve(node_id, reader, writer)).add_done_callback(lambda _: self._end(writer))
 
         self._servers[node_id] = await asyncio.start_server(accepted, "127.0.0.1", proxy_port, reuse_address=True)
 
@@ -104,13 +109,17 @@ class Links:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    def _end(self, writer: asyncio.StreamWriter) -> None:
+        self._writers.pop(writer, None)
+        _abort(writer)
+
     async def _refuse(self, node_id: int) -> None:
         expected = self._expected.pop(node_id, None)
         if expected is not None:
             expected.cancel()
         server = self._servers.pop(node_id, None)
         if server is not None:
-            server.close()
+            await _stop(server)
 
     async def _set(self, sender: int, receiver: int, *, is_open: bool) -> None:
         event = self._event(sender, receiver)
@@ -130,11 +139,16 @@ class Links:
                     _abort(writer)
 
     async def _close(self) -> None:
-        for server in self._servers.values():
-            server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for node_id in list(self._servers):
+            await self._refuse(node_id)
+        for _ in range(CLOSING_TURNS):
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for writer in list(self._writers):
+                self._end(writer)
+            await asyncio.sleep(0)
 
     def _event(self, sender: int, receiver: int) -> asyncio.Event:
         event = self._open.get((sender, receiver))
@@ -148,7 +162,6 @@ class Links:
         port = int(writer.get_extra_info("peername")[1])
         caller = caller_of(port, self._ports[called][1], self._pids())
         if caller is None:
-            _abort(writer)
             return
         there, back = self._event(caller, called), self._event(called, caller)
         await there.wait()
@@ -157,7 +170,6 @@ class Links:
             onward_reader, onward_writer = await asyncio.open_connection("127.0.0.1", self._ports[called][0])
         except OSError:
             # The node has ended, or ends.
-            _abort(writer)
             await self._refuse(called)
             return
         connection = Connection(caller, called, (writer, onward_writer))
@@ -170,8 +182,17 @@ class Links:
             pass
         finally:
             self._connections.pop(connection, None)
-            for end in connection.writers:
-                _abort(end)
+            _abort(onward_writer)
+
+
+async def _stop(server: asyncio.Server) -> None:
+    """Accept no more, and close when what was accepted is handed over: else asyncio leaves it open."""
+    loop = asyncio.get_running_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening.fileno())
+    for _ in range(CLOSING_TURNS):
+        await asyncio.sleep(0)
+    server.close()
 
 
 async def _until_it_answers(port: int) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import socket
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -71,6 +74,26 @@ def test_a_link_that_is_cut_carries_nothing_until_it_heals() -> None:
                     node.recv(1)
     finally:
         links.close()
+
+
+def test_links_that_are_closed_in_the_middle_of_anything_leave_nothing_open() -> None:
+    own_port, proxy_port = free_ports(2)
+    links = Links({1: (own_port, proxy_port)}, lambda: {2: os.getpid()})
+    with contextlib.ExitStack() as clients, socket.create_server(("127.0.0.1", own_port)) as server:
+        links.listen(1)
+        server.accept()[0].close()
+        through = clients.enter_context(connected(proxy_port))
+        with server.accept()[0]:
+            links.cut(2, 1)
+            for _ in range(20):
+                clients.enter_context(connected(proxy_port))
+            links.close()
+        with pytest.raises(ConnectionError):
+            through.recv(1)
+    with warnings.catch_warnings(record=True) as left_open:
+        warnings.simplefilter("always")
+        gc.collect()
+    assert not left_open, [str(w.message) for w in left_open]
 
 
 def connected(port: int) -> socket.socket:
