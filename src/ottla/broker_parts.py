@@ -125,8 +125,11 @@ def build_peers(world: World, quorum: MetadataQuorum, config: Callable[[], Broke
 
     def voters() -> list[tuple[str, int]]:
         told = config()
-        others = [(voter.host, voter.port) for voter in told.controller_quorum_voters if voter.node_id != told.node_id]
-        return [*others, *((server.host, server.port) for server in told.controller_quorum_bootstrap_servers)]
+        # Not left out by its id: where another process has this node's id and leads, it alone can say so.
+        own = [(listener.host, listener.port) for listener in (*told.advertised_listeners, *told.listeners)]
+        named = [(voter.host, voter.port) for voter in told.controller_quorum_voters]
+        named += [(server.host, server.port) for server in told.controller_quorum_bootstrap_servers]
+        return [address for address in named if address not in own]
 
     return Peers(
         world.network,
