@@ -328,7 +328,9 @@ class Broker:
 
     def _replicate(self) -> None:
         """Follow the leaders of what is led elsewhere, and ask for other in-sync replicas of what is led here."""
-        fetchers, isr_changes = self._replication
+        fetchers, isr_changes, assignments = self._replication
+        assignments.start(partition.topic_partition for partition in self._services.partitions)
+        self._underneath.push_async_callback(assignments.stop)
         isr_changes.start()
         self._underneath.push_async_callback(isr_changes.stop)
         fetchers.start()

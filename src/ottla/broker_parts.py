@@ -12,6 +12,7 @@ from ottla.core.controller.records import BrokerEndpoint, SupportedFeature
 from ottla.model.errors import ConfigError
 from ottla.runtime.coordinator_kinds import group_kind, transaction_kind
 from ottla.runtime.coordinators import Coordinators
+from ottla.runtime.directory_assignments import DirectoryAssignments
 from ottla.runtime.followed_partition import FollowerContext
 from ottla.runtime.isr_changes import IsrChanges
 from ottla.runtime.marker_sending import MarkerSending
@@ -94,6 +95,7 @@ class ReplicationParts(NamedTuple):
 
     fetchers: ReplicaFetchers
     isr_changes: IsrChanges
+    directory_assignments: DirectoryAssignments
 
 
 def build_replication(
@@ -117,7 +119,10 @@ def build_replication(
     )
     channel = services.channel or services.controller
     isr_changes = IsrChanges(services.partitions, channel, node_id=services.node_id, broker_epoch=broker_epoch)
-    return ReplicationParts(ReplicaFetchers(peers, context), isr_changes)
+    assignments = DirectoryAssignments(
+        directories, channel, node_id=services.node_id, broker_epoch=broker_epoch, image=lambda: services.image
+    )
+    return ReplicationParts(ReplicaFetchers(peers, context), isr_changes, assignments)
 
 
 def build_peers(world: World, quorum: MetadataQuorum, config: Callable[[], BrokerConfig]) -> Peers:

@@ -61,6 +61,7 @@ class LogDirectories:
         "checkpoints",
         "cluster_id",
         "files",
+        "on_placed",
         "online",
         "producer_id_expiration_ms",
         "unopened",
@@ -81,6 +82,8 @@ class LogDirectories:
         self._places: dict[TopicPartition, LogDirectory] = {}
         self._counts: dict[LogDirectory, int] = {}
         """Partitions in each directory that may hold some; one that holds the metadata log alone is not among them."""
+        self.on_placed: Callable[[TopicPartition], object] = lambda tp: None
+        """Who is to hear where a new partition was placed."""
         self._known_at_start: frozenset[TopicPartition] = frozenset()
         self._failed: set[LogDirectory] = set()
         self._corrupt: dict[TopicPartition, str] = {}
@@ -273,6 +276,7 @@ class LogDirectories:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
         directory = min(candidates, key=lambda candidate: self._counts[candidate])
         self._place(tp, directory)
+        self.on_placed(tp)
         return directory
 
     def _place(self, tp: TopicPartition, directory: LogDirectory) -> None:

@@ -1,0 +1,129 @@
+"""Tells the controller which of this broker's directories its replicas are in.
+
+Theory of operation. A broker with one directory has everything there, and the controller knows that by itself. With
+several the broker chooses, and reports each choice here: without that the controller could not tell which replicas a
+failed directory takes along, and would leave them the lead. What was found at the start is reported where the metadata
+says otherwise, as when a person moved a partition between two directories. Reports go together, one request at a time,
+until the controller has them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+
+from ottla.core.controller.cluster_commands import AssignReplicasToDirectories, ReplicaDirectory
+from ottla.core.controller.elections import directory_of
+from ottla.model.errors import ErrorCode, OttlaError
+
+if TYPE_CHECKING:
+    from ottla.core.controller.commands import Outcome
+    from ottla.core.controller.image import MetadataImage
+    from ottla.model.ids import TopicPartition
+    from ottla.runtime.log_directories import LogDirectories
+
+log = structlog.get_logger("ottla.storage")
+
+REPLICAS_PER_REQUEST_MAX: Final = 2000
+RETRY_SECONDS: Final = 0.5
+
+
+class Asks(Protocol):
+    """The way to the controller."""
+
+    async def submit(self, command: AssignReplicasToDirectories) -> list[tuple[ReplicaDirectory, Outcome]]: ...
+
+
+class DirectoryAssignments:
+    """Reports where replicas are, as long as it runs."""
+
+    __slots__ = ("_broker_epoch", "_channel", "_directories", "_due", "_image", "_node_id", "_task", "_woken")
+
+    def __init__(
+        self,
+        directories: LogDirectories,
+        channel: Asks,
+        *,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        image: Callable[[], MetadataImage],
+    ) -> None:
+        self._directories = directories
+        self._channel = channel
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._image = image
+        self._due: dict[TopicPartition, None] = {}
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, found: Iterable[TopicPartition]) -> None:
+        """`found` is what lies here already. Nothing is to be done where there is one directory."""
+        if len(self._directories.online) > 1:
+            for tp in found:
+                self._placed(tp)
+            self._directories.on_placed = self._placed
+            self._task = asyncio.ensure_future(self._report())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _placed(self, tp: TopicPartition) -> None:
+        self._due[tp] = None
+        self._woken.set()
+
+    async def _report(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            while self._due:
+                if not await self._report_once():
+                    await asyncio.sleep(RETRY_SECONDS)
+
+    async def _report_once(self) -> bool:
+        """One request with what is due; False if it should be tried again a little later."""
+        asked = self._take_due()
+        if not asked:
+            return True
+        command = AssignReplicasToDirectories(self._node_id, self._broker_epoch(), list(asked.values()))
+        try:
+            answers = await self._channel.submit(command)
+        except OttlaError as error:
+            log.info("the controller could not be told where replicas are", reason=str(error))
+        except Exception as error:
+            # Without this task the controller would never hear of another replica.
+            log.error("telling the controller where replicas are failed", exc_info=error)
+        else:
+            self._take_answers(asked, answers)
+            return True
+        for tp in asked:
+            self._due[tp] = None
+        return False
+
+    def _take_due(self) -> dict[TopicPartition, ReplicaDirectory]:
+        """What differs from the metadata; it is not due any more."""
+        image, asked = self._image(), {}
+        while self._due and len(asked) < REPLICAS_PER_REQUEST_MAX:
+            tp, _ = self._due.popitem()
+            topic, here = image.topics.get(tp.topic), self._directories.directory_of(tp)
+            if here is None or not here.online or topic is None or tp.partition >= len(topic.partitions):
+                continue  # Gone, or offline: then the heartbeat says so.
+            partition = topic.partitions[tp.partition]
+            if self._node_id in partition.replicas and directory_of(partition, self._node_id) != here.directory_id:
+                asked[tp] = ReplicaDirectory(topic.id, tp.partition, here.directory_id)
+        return asked
+
+    def _take_answers(
+        self, asked: dict[TopicPartition, ReplicaDirectory], answers: Iterable[tuple[ReplicaDirectory, Outcome]]
+    ) -> None:
+        by_replica = {(replica.topic_id, replica[1]): tp for tp, replica in asked.items()}
+        for replica, outcome in answers:
+            if outcome.code is not ErrorCode.NONE:
+                # The replica or the directory is gone meanwhile.
+                tp = by_replica.get((replica.topic_id, replica[1]))
+                log.info("the controller refused a replica's directory", partition=str(tp), reason=outcome.code.name)
