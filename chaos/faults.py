@@ -1,7 +1,6 @@
 """Faults: what is done to a cluster, for how long, and how it is undone. A plan of them is drawn from a seed.
 
-At least one good copy of each committed record is left: a disk is only wiped while all replicas are in sync. Clocks are
-not stepped here, since that takes rights over the machine; the simulator does.
+At least one good copy of each committed record is left: a disk is only wiped while all replicas are in sync.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from typing import Final
 from chaos.cluster import Cluster
 
 IN_SYNC_SECONDS_MAX: Final = 60.0
+CLOCK_STEP_MS: Final = 45 * 60 * 1000
+"""Longer than any time-out of the clients. Less than an hour: brokers refuse records from so far in the future."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,22 @@ def _restart(cluster: Cluster, fault: Fault) -> None:
             cluster.wait_in_sync(IN_SYNC_SECONDS_MAX)
 
 
+def _step_clock(cluster: Cluster, fault: Fault, step_ms: int) -> None:
+    for node_id in fault.nodes:
+        cluster.nodes[node_id].set_clock(step_ms)
+    time.sleep(fault.hold_seconds)
+    for node_id in fault.nodes:
+        cluster.nodes[node_id].set_clock(0)
+
+
+def _clock_ahead(cluster: Cluster, fault: Fault) -> None:
+    _step_clock(cluster, fault, CLOCK_STEP_MS)
+
+
+def _clock_behind(cluster: Cluster, fault: Fault) -> None:
+    _step_clock(cluster, fault, -CLOCK_STEP_MS)
+
+
 def _wipe(cluster: Cluster, fault: Fault) -> None:
     """A node comes back with an empty disk and its old id."""
     (wiped,) = fault.nodes
@@ -159,6 +176,8 @@ KINDS: Final = {
     "reset": Kind(1, (0.5, 2), _reset),
     "kill all": Kind(3, (0, 0.5), _kill),
     "pause two": Kind(2, (0.5, 5), _pause),
+    "clock ahead": Kind(1, (0.5, 3), _clock_ahead),
+    "clock behind": Kind(1, (0.5, 3), _clock_behind),
 }
 """Each kind, the more telling ones first: a short run has no time for all."""
 

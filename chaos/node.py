@@ -15,6 +15,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from chaos.clock_file import set_clock
 from chaos.waiting import TooLate, until
 
 START_SECONDS_MAX: Final = 30.0
@@ -22,17 +23,20 @@ STOP_SECONDS_MAX: Final = 30.0
 FULL_DISK_BYTES: Final = 4096
 """No file grows beyond this while the disk is full."""
 READY: Final = "ottla is ready"
+REPOSITORY: Final = Path(__file__).resolve().parents[1]
 
 
 class Node:
-    """Started, killed, paused, starved of disk, wiped; and started again."""
+    """Started, killed, paused, starved of disk, wiped, told a wrong time; and started again."""
 
     def __init__(self, node_id: int, directory: Path, properties: dict[str, str]) -> None:
         self.node_id = node_id
         self.data = directory / "data"
         self.log_path = directory / "log.txt"
         self._config = directory / "server.properties"
+        self._clock = directory / "clock"
         directory.mkdir(parents=True, exist_ok=True)
+        set_clock(self._clock, 0)
         lines = {**properties, "log.dirs": str(self.data)}
         self._config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         self._process: subprocess.Popen[str] | None = None
@@ -53,7 +57,8 @@ class Node:
         self._join()
         self._ready.clear()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "ottla", "serve", "--config", str(self._config)],
+            [sys.executable, "-m", "chaos.stepped", str(self._clock), "serve", "--config", str(self._config)],
+            cwd=REPOSITORY,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -102,6 +107,10 @@ class Node:
 
     def free_disk(self) -> None:
         self._limit_files(resource.RLIM_INFINITY)
+
+    def set_clock(self, shift_ms: int) -> None:
+        """Its wall clock is off by so much from now on, also after a restart."""
+        set_clock(self._clock, shift_ms)
 
     def wipe(self) -> None:
         """The disk is replaced by an empty one; only while the process is gone."""

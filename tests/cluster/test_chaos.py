@@ -11,10 +11,11 @@ import warnings
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
-from chaos.cluster import free_ports
+from chaos.cluster import Cluster, free_ports
 from chaos.copies import check_copies
-from chaos.faults import KINDS, plan
+from chaos.faults import CLOCK_STEP_MS, KINDS, plan
 from chaos.gaps import KILL_SECONDS_MAX, GapMeasurement
 from chaos.links import Links
 from chaos.recording import Clock, Recording
@@ -94,6 +95,26 @@ def test_links_that_are_closed_in_the_middle_of_anything_leave_nothing_open() ->
         warnings.simplefilter("always")
         gc.collect()
     assert not left_open, [str(w.message) for w in left_open]
+
+
+@pytest.mark.slow
+def test_the_clock_of_a_broker_can_be_set(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, links=False, config={"log.message.timestamp.type": "LogAppendTime"})
+    try:
+        cluster.start()
+        cluster.create_topic("orders", 1)
+        stamps: list[int] = []
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        for shift_ms in (0, CLOCK_STEP_MS, -CLOCK_STEP_MS, 0):
+            for node in cluster.nodes.values():
+                node.set_clock(shift_ms)
+            producer.produce("orders", b"x", on_delivery=lambda _, message: stamps.append(message.timestamp()[1]))
+            assert producer.flush(20) == 0
+        first, *others = stamps
+        hours = [round((stamp - first) / CLOCK_STEP_MS) for stamp in others]
+        assert hours == [1, -1, 0]
+    finally:
+        cluster.close()
 
 
 def connected(port: int) -> socket.socket:
