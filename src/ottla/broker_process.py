@@ -11,8 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import structlog
+
 from ottla.broker import Broker
+from ottla.model.configs.unserved import without_effect
 from ottla.model.errors import ConfigError, OttlaError
+
+log: Final = structlog.get_logger("ottla.broker")
 
 EXIT_OK, EXIT_FAILURE, EXIT_USAGE = 0, 1, 2
 COLLECTOR_THRESHOLDS: Final = (50_000, 20, 100)
@@ -68,6 +73,8 @@ async def _serve_until_told(options: BrokerOptions) -> int:
         port=options.port,
         metrics_port=options.metrics_port,
     )
+    if idle := without_effect(broker.config.static):
+        log.warning("these keys have no effect here, see docs/configs.md", keys=", ".join(idle))
     if not await _start_unless(told, broker):
         return EXIT_OK
     try:

@@ -6,14 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.tidy.sources import ROOT
 
-SUPPORT_PAGE = ROOT / "docs" / "protocol-support.md"
-SUPPORT_MODULE = "ottla.api.support_page"
+PAGES = {"protocol-support.md": "ottla.api.support_page", "configs.md": "ottla.api.config_page"}
 
 
-def test_the_protocol_support_page_is_that_of_the_table(tmp_path: Path) -> None:
-    made = tmp_path / "protocol-support.md"
-    subprocess.run([sys.executable, "-m", SUPPORT_MODULE, str(made)], check=True)
-    assert SUPPORT_PAGE.exists(), "run: make docs"
-    assert SUPPORT_PAGE.read_text("utf-8") == made.read_text("utf-8"), "run: make docs"
+@pytest.mark.parametrize(("page", "module"), PAGES.items())
+def test_a_generated_page_is_that_of_its_table(page: str, module: str, tmp_path: Path) -> None:
+    made, kept = tmp_path / page, ROOT / "docs" / page
+    subprocess.run([sys.executable, "-m", module, str(made)], check=True)
+    assert kept.exists(), "run: make docs"
+    assert kept.read_text("utf-8") == made.read_text("utf-8"), "run: make docs"

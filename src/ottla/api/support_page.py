@@ -13,9 +13,6 @@ from ottla.api.entry import Api
 from ottla.api.table import APIS
 
 KAFKA_APIS: Final = {
-    "Several brokers": "Vote, BeginQuorumEpoch, EndQuorumEpoch, FetchSnapshot, BrokerRegistration, BrokerHeartbeat, "
-    "AlterPartition, AlterPartitionReassignments, ListPartitionReassignments, AddRaftVoter, RemoveRaftVoter, Fetch by "
-    "followers",
     "Security and quotas": "SaslHandshake, SaslAuthenticate, the ACL, delegation token, SCRAM and client quota APIs",
     "Share and streams groups": "all",
     "Moving replicas between directories": "AlterReplicaLogDirs",

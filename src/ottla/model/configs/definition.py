@@ -62,12 +62,6 @@ class Update(Enum):
     CLUSTER_WIDE = "cluster-wide"
 
 
-class Requires(Enum):
-    """Marks a key that has no default."""
-
-    VALUE = "a value"
-
-
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}

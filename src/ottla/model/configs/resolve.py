@@ -17,6 +17,7 @@ from ottla.model.configs.definition import ConfigValue, Update
 from ottla.model.configs.listeners import Endpoint
 from ottla.model.configs.quorum import Address, Voter
 from ottla.model.configs.topic import TOPIC_CONFIGS
+from ottla.model.configs.unserved import check_served
 from ottla.model.errors import ConfigError
 
 LONG_MAX: Final = 2**63 - 1
@@ -223,6 +224,7 @@ class BrokerConfig:
         }
         if strict:
             _check_together(values)
+            check_served(values)
         derived: dict[str, Any] = {
             **_listeners(fixed),
             **_quorum(fixed),

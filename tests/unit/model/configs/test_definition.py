@@ -10,7 +10,7 @@ import pytest
 import ottla
 from ottla.model.configs.broker import BROKER_CONFIGS
 from ottla.model.configs.definition import ConfigType, Update, render
-from ottla.model.configs.group import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
+from ottla.model.configs.group import CLIENT_METRICS_CONFIGS, GROUP_BOUNDS, GROUP_CONFIGS
 from ottla.model.configs.topic import TOPIC_CONFIGS
 from ottla.model.errors import ConfigError
 
@@ -170,11 +170,12 @@ def test_a_key_that_is_said_to_work_is_read_somewhere() -> None:
     )
     words = set(re.findall(r"\w+", text))
     of_topics = {synonym for key in TOPIC_CONFIGS.values() if key.effective for synonym in key.synonyms}
+    of_groups = {bound for bounds in GROUP_BOUNDS.values() for bound in bounds if bound is not None}
     resolved = {"listeners", "listener.security.protocol.map", "log.dir", "broker.id", "internal.segment.bytes"}
     idle = [
         key.name
         for key in (*BROKER_CONFIGS.values(), *TOPIC_CONFIGS.values())
-        if key.effective and key.name not in of_topics | resolved
+        if key.effective and key.name not in of_topics | resolved | of_groups
         if ATTRIBUTES.get(key.name, key.name.replace(".", "_")) not in words and f'"{key.name}"' not in text
     ]
     assert idle == []
