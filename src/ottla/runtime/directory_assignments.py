@@ -107,7 +107,8 @@ class DirectoryAssignments:
 
     def _take_due(self) -> dict[TopicPartition, ReplicaDirectory]:
         """What differs from the metadata; it is not due any more."""
-        image, asked = self._image(), {}
+        image = self._image()
+        asked: dict[TopicPartition, ReplicaDirectory] = {}
         while self._due and len(asked) < REPLICAS_PER_REQUEST_MAX:
             tp, _ = self._due.popitem()
             topic, here = image.topics.get(tp.topic), self._directories.directory_of(tp)
