@@ -6,66 +6,90 @@ the coordinator says about the member is the answer for all partitions.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.offsets_to_commit import OffsetsToCommit
-from ottla.core.groups.offset_commands import CommitOffsets
-from ottla.model.errors import ErrorCode
-from ottla.runtime.coordinators import then
-from ottla.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
+from ottla.core.groups.offset_commands import CommitOffsets, NewOffset
+from ottla.model.chunks import Chunks
+from ottla.model.errors import ApiError, ErrorCode
+from ottla.wire import offset_commit as codec
+from ottla.wire.offset_commit import TOPIC_ID_SINCE, OffsetCommit
 
 if TYPE_CHECKING:
     from ottla.api.context import RequestContext
 
-TOPIC_IDS_SINCE: Final = 10
+PARSED_INLINE_BYTES_MAX: Final = 64 * 1024
+"""A longer request is parsed in a thread."""
+
+Refused = Mapping[int, ErrorCode]
+"""Partitions that are not there, by their place among all that were asked for."""
 
 
-def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    image, by_id = ctx.services.image, ctx.api_version >= TOPIC_IDS_SINCE
-    wanted = OffsetsToCommit(OffsetCommitResponsePartition)
-    topics = []
-    for asked in request.topics:
-        found = image.topics_by_id.get(asked.topic_id) if by_id else image.topics.get(asked.name)
-        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and found is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        partitions = wanted.take(found, asked.partitions, unknown)
-        topics.append(OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=partitions))
-    response = OffsetCommitResponse(topics=topics)
-    if not wanted.offsets:
-        return response
-
-    def with_codes(codes: list[ErrorCode]) -> OffsetCommitResponse:
-        wanted.settle(codes)
-        return response
-
-    command = CommitOffsets(
-        group_id=request.group_id,
-        offsets=wanted.offsets,
-        member_id=request.member_id,
-        generation_id_or_member_epoch=request.generation_id_or_member_epoch,
-        group_instance_id=request.group_instance_id,
-        retention_time_ms=request.retention_time_ms,
-        version=ctx.api_version,
-    )
-    return then(ctx.services.groups.submit(request.group_id, command), with_codes)
+def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | Awaitable[Chunks]:
+    if len(frame) > PARSED_INLINE_BYTES_MAX:
+        return _handle_long(ctx, bytes(frame), position)
+    return _commit(ctx, codec.parse(frame, position, ctx.api_version))
 
 
-def failed(request: OffsetCommitRequest, code: ErrorCode, _message: str, _version: int) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+async def _handle_long(ctx: RequestContext, frame: bytes, position: int) -> Chunks:
+    request = await ctx.services.world.offload.run(codec.parse, frame, position, ctx.api_version)
+    answer = _commit(ctx, request)
+    return answer if isinstance(answer, list) else await answer
+
+
+def _commit(ctx: RequestContext, request: OffsetCommit) -> Chunks | Awaitable[Chunks]:
+    group_id, epoch, member_id, instance_id, retention_ms, _ = request
+    offsets, refused = _wanted(ctx, request)
+    if not offsets:
+        return _answer(ctx, request, [], refused)
+    command = CommitOffsets(group_id, offsets, member_id, epoch, instance_id, retention_ms, ctx.api_version)
+    try:
+        codes = ctx.services.groups.submit(group_id, command)
+    except ApiError as error:
+        return _failed(ctx, request, error)
+    return _answer(ctx, request, codes, refused) if type(codes) is list else _when(ctx, request, codes, refused)  # type: ignore[arg-type]
+
+
+def _wanted(ctx: RequestContext, request: OffsetCommit) -> tuple[list[NewOffset], Refused]:
+    """The offsets of partitions that are there, and the others."""
+    image, by_id = ctx.services.image, ctx.api_version >= TOPIC_ID_SINCE
+    offsets: list[NewOffset] = []
+    refused: dict[int, ErrorCode] = {}
+    for key, partitions in request.topics:
+        topic = image.topics_by_id.get(key) if by_id else image.topics.get(key)  # type: ignore[arg-type]
+        if topic is None:
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            before = len(offsets) + len(refused)
+            refused |= dict.fromkeys(range(before, before + len(partitions)), unknown)
+            continue
+        name, topic_id, count = topic.name, topic.id, len(topic.partitions)
+        for index, offset, leader_epoch, metadata in partitions:
+            if 0 <= index < count:
+                offsets.append(NewOffset(name, topic_id, index, offset, leader_epoch, metadata))
+            else:
+                refused[len(offsets) + len(refused)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return offsets, refused
+
+
+async def _when(
+    ctx: RequestContext, request: OffsetCommit, codes: Awaitable[Sequence[ErrorCode]], refused: Refused
+) -> Chunks:
+    try:
+        return _answer(ctx, request, await codes, refused)
+    except ApiError as error:
+        return _failed(ctx, request, error)
+
+
+def _failed(ctx: RequestContext, request: OffsetCommit, error: ApiError) -> Chunks:
+    """The request as a whole: that is what is said of each partition, whether it is there or not."""
+    ctx.services.metrics.request_errors[ctx.api_key] += 1
+    count = sum(len(partitions) for _, partitions in request.topics)
+    return _answer(ctx, request, [error.code] * count, {})
+
+
+def _answer(ctx: RequestContext, request: OffsetCommit, codes: Sequence[ErrorCode], refused: Refused) -> Chunks:
+    each = iter(codes)
+    if refused:
+        all_codes = [refused[place] if place in refused else next(each) for place in range(len(codes) + len(refused))]
+        each = iter(all_codes)
+    return [codec.encode_response(ctx.api_version, ctx.correlation_id, request.topics, each)]

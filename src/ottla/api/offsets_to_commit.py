@@ -1,4 +1,4 @@
-"""What a request wants committed, beside the parts of its answer that wait for it: for both ways to commit offsets."""
+"""What a request wants committed, beside the parts of its answer that wait for it."""
 
 from __future__ import annotations
 

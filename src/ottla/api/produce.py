@@ -50,35 +50,33 @@ Append = Callable[["HostedTopic", "Partition", memoryview, int], Appended | Awai
 
 
 def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | Deferred | Awaitable[Chunks] | None:
-    version = ctx.api_version
-    request = codec.parse(frame, position, version)
-    acks, topics = request.acks, request.topics
+    one = codec.parse_one(frame, position, ctx.api_version)
+    if one is not None and one[0] != ACKS_NONE:
+        return _handle_one(ctx, one)
+    request = codec.parse(frame, position, ctx.api_version)
+    append = None
     if request.transactional_id is not None:
         append = _transactional(ctx, request.transactional_id, request).append
-        return _handle_many(ctx, acks, request.timeout_ms, topics, append)
-    if len(topics) == 1 and len(topics[0][1]) == 1 and acks:
-        return _handle_one(ctx, acks, request.timeout_ms, topics[0][0], *topics[0][1][0])
-    return _handle_many(ctx, acks, request.timeout_ms, topics)
+    return _handle_many(ctx, request.acks, request.timeout_ms, request.topics, append)
 
 
-def _handle_one(
-    ctx: RequestContext, acks: int, timeout_ms: int, key: TopicKey, index: int, records: memoryview | None
-) -> Chunks | Deferred | Awaitable[Chunks] | None:
+def _handle_one(ctx: RequestContext, one: codec.OnePartition) -> Chunks | Deferred | Awaitable[Chunks] | None:
     """The same as `_handle_many`, for the request that is by far the most frequent one."""
     services, version = ctx.services, ctx.api_version
+    acks, timeout_ms, key, index, records = one
     try:
         topic, partition = services.partitions.leading(key, index)
         if topic.is_internal:
             _check_internal(ctx, topic)
-        if records is None or acks != ACKS_LEADER or version < ZSTD_SINCE:
-            records = _checked_records(topic, partition, acks, version, records)
+        if acks != ACKS_LEADER or version < ZSTD_SINCE:
+            _checked_records(topic, partition, acks, version, records)
         topic.counters.produce_requests += 1
         appended = services.appender.append(topic, partition, records, services.world.clock.now_ms())
     except OttlaError as error:
-        refused = _refused(services, key, index, error, len(records or b""))
+        refused = _refused(services, key, index, error, len(records))
         return [_encoded(ctx, [(key, [refused])], failed=True)]
     if type(appended) is Appended:
-        start = partition.log.log_start_offset
+        start = (partition.log_or_none or partition.log).log_start_offset
         base_offset, last_offset, append_time, _ = appended
         answer = codec.encode_one(version, ctx.correlation_id, key, index, base_offset, append_time, start)
         if partition.is_sole or acks != ACKS_ALL or partition.high_watermark > last_offset:
@@ -129,7 +127,8 @@ def _handle_many(
                 base_offset, last_offset, append_time, _ = appended
                 if acks == ACKS_ALL and not partition.is_sole and partition.high_watermark <= last_offset:
                     unreplicated.append((key, produced, len(produced), partition, last_offset + 1))
-                produced.append(stored(index, 0, base_offset, append_time, partition.log.log_start_offset, rest))
+                start = (partition.log_or_none or partition.log).log_start_offset
+                produced.append(stored(index, 0, base_offset, append_time, start, rest))
             else:
                 later = _append_later(services, acks, timeout_ms, key, partition, appended)  # type: ignore[arg-type]
                 produced.append(later)

@@ -24,6 +24,7 @@ from ottla.api import (
     sync_group,
 )
 from ottla.api.entry import Api, Operation, Permission, Resource, declared_api
+from ottla.wire import offset_commit as offset_commit_codec
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -33,7 +34,6 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -76,12 +76,14 @@ GROUP_APIS: Final[tuple[Api, ...]] = (
         Permission(_GROUP, Operation.READ),
         error_response=leave_group.failed,
     ),
-    declared_api(
-        OffsetCommitRequest,
-        OffsetCommitResponse,
-        offset_commit.handle,
-        Permission(_GROUP, Operation.READ),
-        error_response=offset_commit.failed,
+    Api(
+        key=8,
+        name="OffsetCommit",
+        min_version=offset_commit_codec.VERSION_MIN,
+        max_version=offset_commit_codec.VERSION_MAX,
+        handler=offset_commit.handle,
+        permission=Permission(_GROUP, Operation.READ),
+        hot=True,
     ),
     declared_api(
         OffsetFetchRequest,

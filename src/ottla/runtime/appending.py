@@ -77,15 +77,16 @@ class Appender:
         `produce` is the request that it came with, if that names a transactional id.
         """
         header = check(batch)
+        _, _, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, _ = header
         config, permit = topic.config, None
         if (
             len(batch) > config.max_message_bytes
-            or header.attributes & TRANSACTIONAL_BIT
-            or header.max_timestamp - now_ms > config.timestamp_after_max_ms
-            or now_ms - header.base_timestamp > config.timestamp_before_max_ms
+            or attributes & TRANSACTIONAL_BIT
+            or max_timestamp - now_ms > config.timestamp_after_max_ms
+            or now_ms - base_timestamp > config.timestamp_before_max_ms
         ):
             check_against_config(header, config, now_ms)
-            if header.attributes & TRANSACTIONAL_BIT:
+            if attributes & TRANSACTIONAL_BIT:
                 permit = _permit(partition, header, now_ms, produce)
         if (
             topic.is_rewritten

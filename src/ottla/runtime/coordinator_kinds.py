@@ -32,6 +32,7 @@ def group_kind(
         topic=CONSUMER_OFFSETS_TOPIC,
         new_shard=lambda: GroupShard(config, image, new_uuid),
         encode=group_codec.encode,
+        encode_alone=group_codec.encode_alone,
         decode=group_codec.decode,
         partitions_default=lambda found: found.offsets_topic_num_partitions,
         commit_timeout_ms=lambda found: found.offsets_commit_timeout_ms,

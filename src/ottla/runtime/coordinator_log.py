@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 RecordT = TypeVar("RecordT")
 Encode: TypeAlias = Callable[[RecordT], tuple[bytes, bytes | None]]
 """A record as key and value; no value for a tombstone."""
+EncodeAlone: TypeAlias = Callable[[RecordT], bytes]
+"""A record as it is in a batch that has no other, as `encode_first` makes it of its key and value."""
 
 _NO_HEADERS: Final = b"\x00"
 _NULL_NO_HEADERS: Final = b"\x01\x00"
@@ -53,7 +55,7 @@ _AS_IT_IS: Final = frozenset(
 class CoordinatorLog(Generic[RecordT]):
     """Writes the records of one coordinator."""
 
-    __slots__ = ("_codec", "_encode", "_flush", "_flushing", "_on_failure", "_topic", "partition")
+    __slots__ = ("_codec", "_encode", "_encode_alone", "_flush", "_flushing", "_on_failure", "_topic", "partition")
 
     def __init__(
         self,
@@ -63,10 +65,12 @@ class CoordinatorLog(Generic[RecordT]):
         flushing: Flushing,
         on_failure: Callable[[StorageError], object],
         codec: int = Codec.NONE,
+        encode_alone: EncodeAlone[RecordT] | None = None,
     ) -> None:
         self.partition = partition
         self._topic = topic
         self._encode = encode
+        self._encode_alone = encode_alone or (lambda record: encode_first(*encode(record)))
         self._flushing = flushing
         self._on_failure = on_failure
         self._codec = codec
@@ -74,8 +78,10 @@ class CoordinatorLog(Generic[RecordT]):
 
     def append(self, records: Sequence[RecordT], now_ms: int, producer_id: int = -1, producer_epoch: int = -1) -> int:
         """Write all records as one batch; where the log ends then. ApiError: nothing has been written."""
-        pairs = map(self._encode, records)
-        encoded = encode_first(*next(pairs)) if len(records) == 1 else b"".join(encode_all(pairs))
+        if len(records) == 1:
+            encoded = self._encode_alone(records[0])
+        else:
+            encoded = b"".join(encode_all(map(self._encode, records)))
         return self._append(encoded, len(records), now_ms, producer_id, producer_epoch)
 
     def append_apart(self, records: Sequence[RecordT], now_ms: int) -> Iterator[tuple[int, int]]:
@@ -106,9 +112,10 @@ class CoordinatorLog(Generic[RecordT]):
                     f"{count} records of {partition.topic_partition} have {len(batch)} bytes together, "
                     f"max.message.bytes is {config.max_message_bytes}",
                 )
-            partition.check_in_sync(config.min_insync_replicas)
-            if partition.gone:
-                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"topic {partition.topic} was deleted")
+            if not partition.is_sole:
+                partition.check_in_sync(config.min_insync_replicas)
+                if partition.gone:
+                    raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"topic {partition.topic} was deleted")
             view = memoryview(batch)
             appended = partition.append(view, read_header(view), now_ms)
         except OttlaError as error:

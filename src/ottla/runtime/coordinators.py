@@ -31,7 +31,7 @@ from ottla.core.coordination import AnswerT, Command, Outcome, Shard
 from ottla.model.errors import ApiError, ErrorCode, OttlaError, StorageError
 from ottla.model.ids import NO_SEQUENCE, TopicPartition
 from ottla.runtime.coordinator_loading import Decode, QuickReplay, ShardLoading
-from ottla.runtime.coordinator_log import CoordinatorLog, Encode
+from ottla.runtime.coordinator_log import CoordinatorLog, Encode, EncodeAlone
 from ottla.runtime.coordinator_shard import CoordinatorShard, Effects, not_coordinator
 from ottla.runtime.world import SteadyClock
 from ottla.wire.compression import Codec
@@ -69,6 +69,8 @@ class CoordinatorKind(Generic[RecordT]):
     commit_timeout_ms: Callable[[BrokerConfig], int]
     load_buffer_bytes: Callable[[BrokerConfig], int]
     codec: Callable[[BrokerConfig], int] = lambda _: Codec.NONE
+    encode_alone: EncodeAlone[RecordT] | None = None
+    """For those that are written one at a time, and often."""
     replaceable: bytes | None = None
     """Keys that begin so stand for themselves: of their records outside of transactions only the last one counts."""
     quick_replay: Callable[[Shard[RecordT]], QuickReplay] | None = None
@@ -364,6 +366,7 @@ class Coordinators(Generic[RecordT]):
             self._flushing,
             self._table.directory_failed,
             kind.codec(config()),
+            kind.encode_alone,
         )
         coordinator = CoordinatorShard(
             shard,

@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 from ottla.core.groups import records as core
 from ottla.core.groups.records import GroupRecord, OffsetRecord
 from ottla.model.errors import ApiError, ErrorCode, MalformedMessageError
-from ottla.runtime.offset_codec import OFFSET_COMMIT, decode_offset, encode_offset, offset_of
+from ottla.runtime.coordinator_log import encode_first
+from ottla.runtime.offset_codec import OFFSET_COMMIT, decode_offset, encode_offset, encode_plain_offset, offset_of
 from ottla.wire.messages import group_records as wire
 from ottla.wire.schema import EncodeError, Message
 from ottla.wire.schema import decode as decode_message
@@ -39,6 +40,18 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
             f"group {record.group_id[:100]!r} cannot be written down ({error}): "
             "names of groups, members and topics must be shorter than 32768 bytes",
         ) from error
+
+
+def encode_alone(record: GroupRecord) -> bytes:
+    """A record as it is in a batch that has no other; ApiError as above."""
+    if type(record) is OffsetRecord:
+        try:
+            plain = encode_plain_offset(record)
+        except struct.error:
+            plain = None  # The other way says what is wrong.
+        if plain is not None:
+            return plain
+    return encode_first(*encode(record))
 
 
 def decode(key: bytes, value: bytes | None) -> GroupRecord | None:

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from ottla.core.groups.records import OffsetRecord
 from ottla.model.ids import NO_OFFSET, ZERO_UUID
+from ottla.runtime.coordinator_log import encode_first
 from ottla.wire.messages.group_records import (
     LegacyOffsetCommitKey,
     LegacyOffsetCommitValue,
@@ -35,9 +36,12 @@ _LONG_METADATA_BYTES: Final = 127
 REMEMBERED_MAX: Final = 1000
 REMEMBERED_KEY_BYTES_MAX: Final = 600
 """Names and ids that were decoded last are kept: as many as these, and none of very long keys."""
+ENDS_MAX: Final = 4096
+"""How many records' beginnings and ends are kept for the next commit of the same group for the same partition."""
 
 _names: Final[dict[bytes, tuple[str, str]]] = {}
 _topic_ids: Final[dict[bytes, UUID]] = {}
+_ends: Final[dict[tuple[str, str, int], tuple[UUID, bytes, bytes]]] = {}
 # What calling the class does, without a Python frame.
 _offset_record: Final[Callable[[tuple[object, ...]], OffsetRecord]] = partial(tuple.__new__, OffsetRecord)
 
@@ -51,6 +55,9 @@ _value_4_end = struct.Struct(">qB")
 _value_4_end_with_id = struct.Struct(">qBBB16s")
 _value_4_plain = struct.Struct(">hqiBqB")
 plain_value_with_id = struct.Struct(">hqiBqBBB16s")
+_plain_numbers = struct.Struct(">hqiBq").pack
+_plain_numbers_size: Final = struct.calcsize(">hqiBq")
+"""The part of it that is another one with each commit."""
 
 
 def encode_offset(record: OffsetRecord) -> tuple[bytes, bytes | None]:
@@ -66,6 +73,39 @@ def encode_offset(record: OffsetRecord) -> tuple[bytes, bytes | None]:
         )
     )
     return key, None if record.offset == NO_OFFSET else _encode_value(record)
+
+
+def encode_plain_offset(record: OffsetRecord) -> bytes | None:
+    """A whole record of a batch that has no other; None unless it is of the most common kind.
+
+    That is an offset with the topic's id and without metadata. Its value always has the same length, so all before and
+    after the few numbers of the value depends on the key and the topic alone, and is kept. struct.error if a name is
+    longer than a key can hold.
+    """
+    group_id, topic, partition, offset, leader_epoch, metadata, timestamp, expire_timestamp, topic_id = record
+    if metadata or expire_timestamp != -1 or offset == NO_OFFSET or topic_id is ZERO_UUID:
+        return None
+    known = _ends.get((group_id, topic, partition))
+    if known is None or known[0] is not topic_id:
+        known = _record_ends(record)
+        if known is None:
+            return None
+    return known[1] + _plain_numbers(4, offset, leader_epoch, 1, timestamp) + known[2]
+
+
+def _record_ends(record: OffsetRecord) -> tuple[UUID, bytes, bytes] | None:
+    """What stands around the numbers of a record's value, and the topic's id that it is right for."""
+    if record.topic_id == ZERO_UUID:
+        return None
+    key, value = encode_offset(record)
+    encoded = encode_first(key, value)
+    numbers_at = len(encoded) - 1 - plain_value_with_id.size
+    ends = record.topic_id, encoded[:numbers_at], encoded[numbers_at + _plain_numbers_size :]
+    if len(key) <= REMEMBERED_KEY_BYTES_MAX:
+        if len(_ends) >= ENDS_MAX:
+            _ends.clear()
+        _ends[record[:3]] = ends
+    return ends
 
 
 def _encode_value(record: OffsetRecord) -> bytes:

@@ -12,6 +12,7 @@ before anything else is: a tombstone may remove a place, a transaction may hold 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from struct import Struct
 from struct import error as StructError
 from typing import Final
 
@@ -25,6 +26,13 @@ from ottla.wire.record_pairs import Pair
 PARTITION_BYTES: Final = 4
 ID_BYTES: Final = 16
 PLACES_MAX: Final = 100_000
+
+_unpack_value = Struct(">2sqicq3s16s").unpack
+"""As `plain_value_with_id`, with what is always the same in bytes."""
+_unpack_int32 = Struct(">i").unpack_from
+_VERSION: Final = b"\x00\x04"
+_EMPTY: Final = b"\x01"
+_ID_TAG: Final = b"\x01\x00\x10"
 
 
 class OffsetLoading:
@@ -46,7 +54,7 @@ class OffsetLoading:
     def replay(self, pairs: Iterable[Pair]) -> list[Pair]:
         """Replay offsets outside of any transaction, each key once; returns those that take the ordinary way."""
         places, store, rest = self._places, self._store, []
-        unpack, size, numbers = plain_value_with_id.unpack, plain_value_with_id.size, self._numbers
+        size, numbers = plain_value_with_id.size, self._numbers
         for pair in pairs:
             key, value = pair
             if key is None or value is None or len(value) != size:
@@ -57,13 +65,12 @@ class OffsetLoading:
                 if not self._replay_first(key, value):
                     rest.append(pair)
                 continue
-            version, offset, epoch, no_metadata, timestamp, tags, tag, tag_bytes, raw_id = unpack(value)
+            version, offset, epoch, no_metadata, timestamp, tags, raw_id = _unpack_value(value)
             number = numbers.get(raw_id)
-            plain = version == 4 and no_metadata == 1 and tags == 1 and tag == 0 and tag_bytes == 16 and offset >= 0
-            if number is None or not plain:
+            if number is None or version != _VERSION or no_metadata != _EMPTY or tags != _ID_TAG or offset < 0:
                 rest.append(pair)
                 continue
-            partition = int.from_bytes(key[-PARTITION_BYTES:], "big", signed=True)
+            (partition,) = _unpack_int32(key, len(key) - PARTITION_BYTES)
             if partition not in partitions:
                 store.count += 1
             partitions[partition] = pack_plain(offset, timestamp, epoch, number)

@@ -28,7 +28,7 @@ from ottla.api.deferred import Deferred
 from ottla.model.chunks import Chunks
 from ottla.model.errors import ApiError, ErrorCode, MalformedMessageError
 from ottla.model.limits import RECORDS_ANSWER_ITEMS_INLINE_MAX
-from ottla.wire.headers import API_VERSIONS_KEY, RequestHeader, encode_response, parse_request_header
+from ottla.wire.headers import API_VERSIONS_KEY, RequestHeader, encode_response, request_header_fields
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.schema import Message, decode
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 DECODE_INLINE_BYTES_MAX: Final = 64 * 1024
 """A longer request is decoded in a thread."""
+
+_NOT_SERVED: Final = (None, 0, -1, None)
 
 log = structlog.get_logger("ottla.server")
 
@@ -76,11 +78,15 @@ class EnvelopedPeer:
 class Dispatcher:
     """Serves the APIs of one table."""
 
-    __slots__ = ("_apis", "_hot", "_metrics", "_services", "_tasks")
+    __slots__ = ("_apis", "_metrics", "_served", "_services", "_tasks")
 
     def __init__(self, apis: Iterable[Api], services: Services) -> None:
         self._apis = {api.key: api for api in apis}
-        self._hot = {api.key: cast("HotHandler", api.handler) for api in self._apis.values() if api.hot}
+        self._served: dict[int, tuple[Api | None, int, int, HotHandler | None]] = {
+            api.key: (api, api.min_version, api.max_version, cast("HotHandler", api.handler) if api.hot else None)
+            for api in self._apis.values()
+        }
+        """What `dispatch` needs of an API, in one place."""
         self._services = services
         self._metrics = services.metrics
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,15 +95,15 @@ class Dispatcher:
     def dispatch(self, peer: Peer, frame: memoryview) -> Chunks | Deferred | None:
         """The answer, or the promise of one; None if there is nothing to send. The frame is free again afterwards."""
         try:
-            key, version, correlation_id, client_id, position = header = parse_request_header(frame)
-            api = self._apis.get(key)
-            if api is None or not api.min_version <= version <= api.max_version:
+            key, version, correlation_id, client_id, position = request_header_fields(frame)
+            api, version_min, version_max, hot = self._served.get(key, _NOT_SERVED)
+            if not version_min <= version <= version_max or api is None:
+                header = RequestHeader(key, version, correlation_id, client_id, position)
                 return self._unsupported(api, header, peer)
             self._metrics.requests[key] += 1
             context = RequestContext(
                 self._services, key, version, correlation_id, client_id, peer.host, peer.listener, peer.principal
             )
-            hot = self._hot.get(key)
             if hot is None:
                 return self._serve(api, context, frame, position, peer)
             try:
@@ -115,7 +121,7 @@ class Dispatcher:
     async def dispatch_enveloped(self, frame: bytes, *, principal: str, host: str, listener: str) -> bytes:
         """The answer to a request that another node has handed on; ApiError if it is none that may be handed on."""
         try:
-            key, version, correlation_id, client_id, position = parse_request_header(frame)
+            key, version, correlation_id, client_id, position = request_header_fields(frame)
             api = self._apis.get(key)
             if api is None or not api.forwarded:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"a request with API key {key} is not handed on")

@@ -45,6 +45,9 @@ _NOT_FOR_PRODUCERS: Final = LOG_APPEND_TIME_BIT | CONTROL_BIT | DELETE_HORIZON_B
 _LENGTH_MIN: Final = HEADER_BYTES - LENGTH_PREFIX_BYTES
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
+_UNCOVERED: Final = Struct(">qiibI")
+_COVERED: Final = Struct(">hiqqqhii")
+"""The header up to its checksum, and what the checksum covers of it."""
 _ASSIGNED: Final = Struct(">qii")
 _CRC_TO_MAX_TIMESTAMP: Final = Struct(">Ihiqq")
 _CRC: Final = Struct(">I")
@@ -163,13 +166,14 @@ def build(
     base_sequence: int = NO_SEQUENCE,
 ) -> bytearray:
     """The batch whose records, encoded and compressed as `attributes` say, are `body`."""
-    batch = bytearray(HEADER_BYTES + len(body))
-    _HEADER.pack_into(
-        batch, 0, base_offset, len(batch) - LENGTH_PREFIX_BYTES, leader_epoch, MAGIC, 0, attributes, last_offset_delta,
-        base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count,
+    covered = _COVERED.pack(
+        attributes, last_offset_delta, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence,
+        record_count,
     )  # fmt: skip
-    batch[HEADER_BYTES:] = body
-    _CRC.pack_into(batch, CRC_START - _CRC.size, crc32c(memoryview(batch)[CRC_START:]))
+    length = _LENGTH_MIN + len(body)
+    batch = bytearray(_UNCOVERED.pack(base_offset, length, leader_epoch, MAGIC, crc32c(body, crc32c(covered))))
+    batch += covered
+    batch += body
     return batch
 
 

@@ -77,6 +77,29 @@ def decompress(codec: int, data: bytes | bytearray | memoryview, size_max: int) 
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"no {Codec(codec).name.lower()} data: {error}") from None
 
 
+def decompress_into(codec: int, data: bytes | bytearray | memoryview, output: memoryview) -> int | None:
+    """Write what `data` stands for to the start of `output`; returns how much that is, or None if it is too long.
+
+    For callers who decompress many batches into one buffer. CORRUPT_MESSAGE on nonsense, as with `decompress`.
+    """
+    into = _INTO.get(codec)
+    if into is None:
+        try:
+            plain = decompress(codec, data, len(output))
+        except ApiError as error:
+            if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+                return None
+            raise
+        output[: len(plain)] = plain
+        return len(plain)
+    try:
+        return into(data, output)
+    except cramjam.DecompressionError as error:
+        if _OUTPUT_FULL in str(error):
+            return None
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"no {Codec(codec).name.lower()} data: {error}") from None
+
+
 def _gzip_compress(data: bytes | bytearray | memoryview, level: int | None) -> bytes:
     stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW_BITS)
     return stream.compress(data) + stream.flush()
@@ -108,7 +131,7 @@ def _snappy_compress(data: bytes | bytearray | memoryview, _level: int | None) -
     return bytes(framed)
 
 
-_Into = Callable[[bytes | bytearray | memoryview, bytearray], int]
+_Into = Callable[[bytes | bytearray | memoryview, bytearray | memoryview], int]
 
 
 def _decompress_bounded(into: _Into, data: bytes | bytearray | memoryview, size_max: int) -> bytes:
@@ -185,4 +208,9 @@ _DECOMPRESSORS: Final[dict[int, Callable[[bytes | bytearray | memoryview, int], 
     Codec.SNAPPY: _snappy_decompress,
     Codec.LZ4: _lz4_decompress,
     Codec.ZSTD: _zstd_decompress,
+}
+_INTO: Final[dict[int, _Into]] = {
+    Codec.GZIP: cramjam.gzip.decompress_into,
+    Codec.LZ4: cramjam.lz4.decompress_into,
+    Codec.ZSTD: cramjam.zstd.decompress_into,
 }

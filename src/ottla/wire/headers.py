@@ -59,7 +59,6 @@ FLEXIBLE_SINCE: Final[Mapping[int, int]] = {
 """The first flexible version of each of Kafka's apis by key; those that are missing have none."""
 
 _NEVER: Final = 1 << 15
-_new: Final = tuple.__new__
 _REQUEST: Final = Struct(">hhih")
 _RESPONSE: Final = Struct(">i")
 _RESPONSE_FLEXIBLE: Final = Struct(">ix")
@@ -77,6 +76,13 @@ class RequestHeader(NamedTuple):
 
 def parse_request_header(frame: bytes | bytearray | memoryview, position: int = 0) -> RequestHeader:
     """The header that begins at `position`; MalformedMessageError if there is none."""
+    return RequestHeader(*request_header_fields(frame, position))
+
+
+def request_header_fields(
+    frame: bytes | bytearray | memoryview, position: int = 0
+) -> tuple[int, int, int, str | None, int]:
+    """The fields of a `RequestHeader`, for those who parse one with each request."""
     try:
         api_key, api_version, correlation_id, length = _REQUEST.unpack_from(frame, position)
         position += 10
@@ -93,8 +99,7 @@ def parse_request_header(frame: bytes | bytearray | memoryview, position: int = 
         raise MalformedMessageError(f"the request header ends early or holds no text: {error}") from error
     if position > len(frame):
         raise MalformedMessageError(f"the request header ends at byte {position} of {len(frame)}")
-    # Half the cost of calling the class, once per request.
-    return _new(RequestHeader, (api_key, api_version, correlation_id, client_id, position))
+    return api_key, api_version, correlation_id, client_id, position
 
 
 def request_header(api_key: int, api_version: int, correlation_id: int, client_id: str | None) -> bytes:

@@ -3,9 +3,8 @@
 Theory of operation. A request of one record is the most frequent message there is, so this file trades some length for
 speed. Record bytes are never copied: each partition gets a view of the frame, and may be written to in place.
 
-A request for one partition has all its counts, and mostly its lengths, in single bytes at known places. `_parse_one`
-reads it with three calls and gives up (None) at the slightest doubt; `_parse_flexible` then starts anew and knows every
-case. `_parse_one_classic` and `_parse_classic` do the same for the old dialect.
+A request for one partition has all its counts, and mostly its lengths, in single bytes at known places. `parse_one`
+reads it with three calls and gives up (None) at the slightest doubt; `parse` then starts anew and knows every case.
 
 Lengths are not compared with the frame's end one by one: each field is followed by another one, so a length that leads
 out of the frame ends in an IndexError or a struct error at the next field, or in the check that the last field ends
@@ -26,7 +25,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
 from struct import Struct
 from struct import error as StructError
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from ottla.model.errors import MalformedMessageError
 from ottla.wire.fields import (
@@ -70,7 +69,7 @@ _NO_RECORD_ERRORS_CLASSIC: Final = b"\x00\x00\x00\x00\xff\xff"
 _NO_RECORD_ERRORS_FLEXIBLE: Final = b"\x01\x00"
 
 _unpack_start = Struct(">BhiBB").unpack_from
-_unpack_partition_start = Struct(">BiBB").unpack_from
+_unpack_partition_start = Struct(">BiBBB").unpack_from
 _unpack_start_classic = Struct(">hhiih").unpack_from
 _unpack_partition_start_classic = Struct(">iii").unpack_from
 _unpack_index_length = Struct(">iBBB").unpack_from
@@ -102,24 +101,38 @@ class ProducedPartition(NamedTuple):
 
 _new_request: Callable[[tuple[object, ...]], ProduceRequest] = partial(tuple.__new__, ProduceRequest)
 
+OnePartition: TypeAlias = tuple[int, int, TopicKey, int, memoryview]
+"""acks, timeout, topic, index of the partition, records."""
+
 
 def parse(frame: memoryview, pos: int, version: int) -> ProduceRequest:
     """The request whose body starts at `pos` and ends with the frame."""
     try:
         if version >= FLEXIBLE_SINCE:
-            by_id = version >= TOPIC_ID_SINCE
-            return _parse_one(frame, pos, by_id) or _parse_flexible(frame, pos, by_id)
-        return _parse_one_classic(frame, pos) or _parse_classic(frame, pos)
+            return _parse_flexible(frame, pos, by_id=version >= TOPIC_ID_SINCE)
+        return _parse_classic(frame, pos)
     except (IndexError, StructError, UnicodeDecodeError) as error:
         raise MalformedMessageError(f"Produce {version}: {error}") from None
 
 
-def _parse_one(frame: memoryview, pos: int, by_id: bool) -> ProduceRequest | None:
-    """A request without transaction or tagged fields, of one partition with less than 16 kB, or None."""
+def parse_one(frame: memoryview, pos: int, version: int) -> OnePartition | None:
+    """What `parse` would find in a request without transaction or tagged fields, of one partition; None in any other.
+
+    In a flexible version, None for records of 2 MB and more, too.
+    """
+    try:
+        if version >= FLEXIBLE_SINCE:
+            return _parse_one_flexible(frame, pos, version)
+        return _parse_one_classic(frame, pos)
+    except (IndexError, StructError, UnicodeDecodeError):
+        return None  # The other way says what is wrong.
+
+
+def _parse_one_flexible(frame: memoryview, pos: int, version: int) -> OnePartition | None:
     no_transaction, acks, timeout_ms, topic_count, name_length = _unpack_start(frame, pos)
     if no_transaction or topic_count != 2:
         return None
-    if by_id:
+    if version >= TOPIC_ID_SINCE:
         after = pos + 24
         topic: TopicKey = topic_id(bytes(frame[pos + 8 : after]))
     elif 0 < name_length < 0x80:
@@ -129,21 +142,23 @@ def _parse_one(frame: memoryview, pos: int, by_id: bool) -> ProduceRequest | Non
         return None
     if len(frame) < after + _PARTITION_BYTES_MIN:
         return None
-    partition_count, index, low, high = _unpack_partition_start(frame, after)
+    partition_count, index, low, middle, high = _unpack_partition_start(frame, after)
     if partition_count != 2:
         return None
     if 0 < low < 0x80:
         start, end = after + 6, after + 5 + low
-    elif low >= 0x80 and 0 < high < 0x80:
-        start, end = after + 7, after + 6 + (low & 0x7F | high << 7)
+    elif low >= 0x80 and 0 < middle < 0x80:
+        start, end = after + 7, after + 6 + (low & 0x7F | middle << 7)
+    elif low >= 0x80 and middle >= 0x80 and 0 < high < 0x80:
+        start, end = after + 8, after + 7 + (low & 0x7F | (middle & 0x7F) << 7 | high << 14)
     else:
         return None
     if len(frame) != end + 3 or frame[end] or frame[end + 1] or frame[end + 2]:
         return None
-    return _new_request((None, acks, timeout_ms, [(topic, [(index, frame[start:end])])]))
+    return acks, timeout_ms, topic, index, frame[start:end]
 
 
-def _parse_flexible(frame: memoryview, pos: int, by_id: bool) -> ProduceRequest:
+def _parse_flexible(frame: memoryview, pos: int, *, by_id: bool) -> ProduceRequest:
     transactional_id = None
     if frame[pos]:
         reader = Reader(frame, pos, flexible=True)
@@ -182,8 +197,7 @@ def _parse_flexible(frame: memoryview, pos: int, by_id: bool) -> ProduceRequest:
     return _new_request((transactional_id, acks, timeout_ms, topics))
 
 
-def _parse_one_classic(frame: memoryview, pos: int) -> ProduceRequest | None:
-    """A request without transaction of one partition, or None."""
+def _parse_one_classic(frame: memoryview, pos: int) -> OnePartition | None:
     if len(frame) < pos + 14:
         return None
     transactional, acks, timeout_ms, topic_count, name_length = _unpack_start_classic(frame, pos)
@@ -194,7 +208,7 @@ def _parse_one_classic(frame: memoryview, pos: int) -> ProduceRequest | None:
     if partition_count != 1 or size < 0 or len(frame) != after + 12 + size:
         return None
     topic = str(frame[pos + 14 : after], "utf-8")
-    return _new_request((None, acks, timeout_ms, [(topic, [(index, frame[after + 12 :])])]))
+    return acks, timeout_ms, topic, index, frame[after + 12 :]
 
 
 def _parse_classic(frame: memoryview, pos: int) -> ProduceRequest:
@@ -240,9 +254,9 @@ def encode_response(
 ) -> bytes:
     """The answer with its header, without the size in front. What is bytes already, `stored_layout` has packed."""
     flexible = version >= FLEXIBLE_SINCE
-    parts = [_I32.pack(correlation_id), NO_TAGS if flexible else b"", encode_count(len(topics), flexible)]
+    parts = [_I32.pack(correlation_id), _topics_start(len(topics), flexible)]
     for topic, partitions in topics:
-        parts += (encode_topic(topic, flexible), encode_count(len(partitions), flexible))
+        parts.append(_topic_start(topic, len(partitions), flexible))
         parts += [
             partition if type(partition) is bytes else _encode_partition(version, partition)  # type: ignore[arg-type]
             for partition in partitions
@@ -250,9 +264,22 @@ def encode_response(
         if flexible:
             parts.append(NO_TAGS)
     parts.append(_I32.pack(throttle_ms))
-    if flexible:
-        parts.append(encode_node_endpoints(node_endpoints if version >= CURRENT_LEADER_SINCE else ()))
+    if node_endpoints and version >= CURRENT_LEADER_SINCE:
+        parts.append(encode_node_endpoints(node_endpoints))
+    elif flexible:
+        parts.append(NO_TAGS)
     return b"".join(parts)
+
+
+@lru_cache(maxsize=64)
+def _topics_start(count: int, flexible: bool) -> bytes:
+    """The end of the response's header, and how many topics there are."""
+    return (NO_TAGS if flexible else b"") + encode_count(count, flexible)
+
+
+@lru_cache(maxsize=4096)
+def _topic_start(topic: TopicKey, count: int, flexible: bool) -> bytes:
+    return encode_topic(topic, flexible) + encode_count(count, flexible)
 
 
 def encode_one(

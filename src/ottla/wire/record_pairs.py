@@ -4,6 +4,9 @@ Coordinators read a million records at a start, so this does in one loop what `w
 makes no object for a record. Records of one request are mostly alike in shape: neighbours that are get unpacked all at
 once. It believes as little: every length stays inside its record and every record inside the
 batch, and nothing is left over. CORRUPT_MESSAGE otherwise.
+
+Who commits one offset at a time writes batches of one record each. How such a record is laid out follows from its first
+few bytes and the length of its value, so layouts are kept (`_lone_layout`), and neighbours are given together.
 """
 
 from __future__ import annotations
@@ -28,9 +31,14 @@ from ottla.wire.records import DECOMPRESSED_BYTES_MAX
 from ottla.wire.varint import read_signed, read_signed_long
 
 Pair: TypeAlias = tuple[bytes | None, bytes | None]
+LoneLayout: TypeAlias = tuple[int, int, int, bytes, int]
+"""Of a batch with one record: its size, where the key begins and ends, the length of the value, where that begins."""
 Layout: TypeAlias = tuple[int, int, int, int, int, int]
 """Where a record, its key and its value begin and end: start, key, key's end, value, value's end, end."""
 
+LONE_START_BYTES: Final = HEADER_BYTES + 7
+"""Up to here the lengths of a batch's first record and its key reach, if they have two bytes each."""
+LONE_LAYOUTS_MAX: Final = 1024
 ALIKE_MIN: Final = 8
 """Fewer records than this are not worth a look whether they are alike."""
 
@@ -50,7 +58,7 @@ class BatchOfPairs(NamedTuple):
     """That of the transaction which it belongs to, -1 outside of one."""
     is_control: bool
     pairs: list[Pair] | None
-    """None if the batch does not check out, and if it is a control batch."""
+    """None if the batch does not check out, and if it is a control batch. Neighbours of one record each are one."""
 
 
 def batches_of_pairs(
@@ -61,6 +69,9 @@ def batches_of_pairs(
     One that is cut off at the end is left out; CORRUPT_MESSAGE where there is no batch.
     """
     view, size, position = memoryview(data), len(data), 0
+    layouts: dict[bytes, LoneLayout | None] = {}
+    lone: list[Pair] = []
+    lone_from = lone_offset = 0
     while size - position >= HEADER_BYTES:
         base_offset, length, magic, crc, attributes, last_delta, producer_id, count = _HEADER.unpack_from(
             data, position
@@ -76,7 +87,27 @@ def batches_of_pairs(
         if last_offset < from_offset:
             continue
         pairs: list[Pair] | None = None
-        if crc32c(view[start + CRC_START : position]) == crc and not attributes & CONTROL_BIT:
+        checks_out = crc32c(view[start + CRC_START : position]) == crc
+        if checks_out and count == 1 and not attributes:
+            head = data[start + HEADER_BYTES : start + LONE_START_BYTES]
+            layout = layouts.get(head) or _lone_layout(data, start, position, layouts, head)
+            if layout is not None:
+                batch_size, key_at, key_end, value_size, value_at = layout
+                after_key = start + value_at
+                if (
+                    position - start == batch_size
+                    and data[start + key_end : after_key] == value_size
+                    and not data[position - 1]
+                ):
+                    if not lone:
+                        lone_from = start
+                    lone.append((data[start + key_at : start + key_end], data[after_key : position - 1]))
+                    lone_offset = last_offset
+                    continue
+        if lone:
+            yield lone_from, start, lone_offset, -1, False, lone
+            lone = []
+        if checks_out and not attributes & CONTROL_BIT:
             try:
                 if attributes & CODEC_MASK:
                     body = decompress(attributes & CODEC_MASK, view[start + HEADER_BYTES : position], size_max)
@@ -87,6 +118,34 @@ def batches_of_pairs(
                 pairs = None
         transaction = producer_id if attributes & TRANSACTIONAL_BIT else -1
         yield start, position, last_offset, transaction, attributes & CONTROL_BIT != 0, pairs
+    if lone:
+        yield lone_from, position, lone_offset, -1, False, lone
+
+
+def _lone_layout(
+    data: bytes, start: int, end: int, layouts: dict[bytes, LoneLayout | None], head: bytes
+) -> LoneLayout | None:
+    """How the one record of a batch is laid out, if it has a key, a value, no headers, and deltas of one byte each.
+
+    All lengths but that of the value are in the first bytes of the record, so these, `head`, are what it is kept under.
+    """
+    if head in layouts or len(layouts) >= LONE_LAYOUTS_MAX:
+        return None
+    layouts[head] = None
+    try:
+        _, pos = read_signed(data, start + HEADER_BYTES)
+        key_length, key_at = read_signed(data, pos + 3)
+        key_end = key_at + key_length
+        value_length, value_at = read_signed(data, key_end)
+        is_plain = data[pos + 1] < 0x80 and data[pos + 2] < 0x80 and key_length >= 0 and value_length >= 0
+        read_pairs(data, start + HEADER_BYTES, end, 1)
+    except (ApiError, IndexError, MalformedMessageError):
+        return None
+    if not is_plain or key_at > start + LONE_START_BYTES or value_at + value_length + 1 != end:
+        return None
+    found = end - start, key_at - start, key_end - start, data[key_end:value_at], value_at - start
+    layouts[head] = found
+    return found
 
 
 def read_pairs(data: bytes, pos: int, size: int, count: int) -> list[Pair]:

@@ -14,6 +14,8 @@ from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImag
 from ottla.core.coordination import Command
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.runtime.metrics import Metrics
+from ottla.wire.headers import parse_response_header
 from ottla.wire.schema import Message, decode, encode
 from tests.unit.core.groups.offset_coordinator import TOPIC_ID, OffsetCoordinator
 
@@ -106,6 +108,7 @@ class OffsetServices:
         self.groups = Groups()
         self.transactions = Transactions()
         self.offload = Offload()
+        self.metrics = Metrics()
         self.services = cast(
             Services,
             SimpleNamespace(
@@ -114,6 +117,7 @@ class OffsetServices:
                 groups=self.groups,
                 transactions=self.transactions,
                 world=SimpleNamespace(offload=self.offload),
+                metrics=self.metrics,
             ),
         )
 
@@ -133,3 +137,19 @@ class OffsetServices:
                 return cast(Message, api.failed(sent, error.code, error.message, version))
 
         return decode(response, encode(asyncio.run(answered()), version), version)
+
+    def ask_hot(self, api: Any, request: Message, version: int, response: type[M]) -> M:
+        """The same of a handler that parses its frame and gives the finished answer."""
+        assert response.__schema__ is not None
+        assert response.__schema__.api_key is not None
+        key = response.__schema__.api_key
+        ctx = RequestContext(self.services, key, version, 77, "c", "h", "PLAINTEXT")
+
+        async def answered() -> list[bytes]:
+            result = api.handle(ctx, memoryview(bytearray(b"before" + encode(request, version))), 6)
+            return cast("list[bytes]", await result if inspect.isawaitable(result) else result)
+
+        answer = b"".join(asyncio.run(answered()))
+        correlation_id, position = parse_response_header(key, version, answer)
+        assert correlation_id == 77
+        return decode(response, answer, version, position)

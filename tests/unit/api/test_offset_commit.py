@@ -7,7 +7,8 @@ from uuid import UUID
 import pytest
 
 from ottla.api import offset_commit
-from ottla.model.errors import ErrorCode
+from ottla.api.context import RequestContext
+from ottla.model.errors import ErrorCode, MalformedMessageError
 from ottla.model.ids import ZERO_UUID
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -15,6 +16,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from ottla.wire.schema import encode
 from tests.unit.api.offset_services import OTHER_ID, OffsetServices
 from tests.unit.core.groups.offset_coordinator import START_MS, TOPIC_ID
 
@@ -36,7 +38,7 @@ def topic(*partitions: int, name: str = "t", topic_id: UUID = TOPIC_ID, note: st
 
 def commit(services: OffsetServices, version: int, *topics: OffsetCommitRequestTopic) -> list[list[int]]:
     request = OffsetCommitRequest(group_id="g", topics=topics)
-    answer = services.ask(offset_commit, request, version, OffsetCommitResponse)
+    answer = services.ask_hot(offset_commit, request, version, OffsetCommitResponse)
     assert [(item.name, item.topic_id) for item in answer.topics] == [
         (item.name, ZERO_UUID) if version < 10 else ("", item.topic_id) for item in topics
     ]
@@ -80,6 +82,22 @@ def test_a_refusal_is_the_answer_for_all_partitions(later: bool) -> None:
     services.groups.later = later
     services.groups.refused["g"] = ErrorCode.NOT_COORDINATOR
     assert commit(services, 9, topic(0, 3)) == [[ErrorCode.NOT_COORDINATOR] * 2]
+    assert services.metrics.request_errors[8] == 1
+
+
+def test_a_long_request_is_parsed_in_a_thread() -> None:
+    services = OffsetServices()
+    topics = tuple(topic(0, 1, 2, note="x" * 1000) for _ in range(30))
+    assert commit(services, 9, *topics) == [[0, 0, 0]] * 30
+    assert services.offload.runs == 1
+
+
+def test_a_request_that_is_none_is_not_answered() -> None:
+    services = OffsetServices()
+    ctx = RequestContext(services.services, 8, 9, 1, "c", "h", "PLAINTEXT")
+    for frame in (b"", encode(OffsetCommitRequest(group_id="g", topics=[topic(0)]), 9)[:-1]):
+        with pytest.raises(MalformedMessageError):
+            offset_commit.handle(ctx, memoryview(frame), 0)
 
 
 def test_long_metadata_is_refused_by_itself() -> None:
@@ -92,7 +110,7 @@ def test_long_metadata_is_refused_by_itself() -> None:
 def test_old_clients_say_how_long(version: int, expiry: int) -> None:
     services = OffsetServices()
     request = OffsetCommitRequest(group_id="g", retention_time_ms=500, topics=[topic(0)])
-    services.ask(offset_commit, request, version, OffsetCommitResponse)
+    services.ask_hot(offset_commit, request, version, OffsetCommitResponse)
     found = services.coordinator.state.offsets.get("g", "t", 0)
     assert found is not None
     assert found.expire_timestamp == expiry
@@ -104,5 +122,5 @@ def test_the_member_and_the_version_are_told(version: int, code: ErrorCode) -> N
     request = OffsetCommitRequest(
         group_id="g", member_id="m", generation_id_or_member_epoch=3, group_instance_id="i", topics=[topic(0)]
     )
-    answer = services.ask(offset_commit, request, version, OffsetCommitResponse)
+    answer = services.ask_hot(offset_commit, request, version, OffsetCommitResponse)
     assert answer.topics[0].partitions[0].error_code == code

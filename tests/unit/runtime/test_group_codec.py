@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from ottla.core.groups import records as core
 from ottla.core.groups.records import GroupRecord, OffsetRecord
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.runtime.group_codec import decode, encode
+from ottla.runtime.coordinator_log import encode_first
+from ottla.runtime.group_codec import decode, encode, encode_alone
 
 TOPIC = UUID("01020304-0506-0708-090a-0b0c0d0e0f10")
 NOW = 1_700_000_000_000
@@ -269,6 +270,7 @@ group_records: st.SearchStrategy[GroupRecord] = st.one_of(
 @given(group_records)
 def test_a_record_comes_back_as_it_went_in(record: GroupRecord) -> None:
     assert decode(*encode(record)) == record
+    assert encode_alone(record) == encode_first(*encode(record))
 
 
 TOMBSTONES: list[GroupRecord] = [
@@ -338,10 +340,11 @@ def test_damage_is_a_record_or_none(record: GroupRecord, data: st.DataObject) ->
 
 @pytest.mark.parametrize(
     "record",
-    [OffsetRecord("g" * 32768, "orders", 0, 1), core.ConsumerGroupRecord(group_id="g" * 32768)],
+    [OffsetRecord("g" * 32768, "orders", 0, 1, topic_id=UUID(int=1)), core.ConsumerGroupRecord(group_id="g" * 32768)],
     ids=lambda record: type(record).__name__,
 )
 def test_a_name_that_no_key_holds_is_the_clients_mistake(record: GroupRecord) -> None:
-    with pytest.raises(ApiError) as raised:
-        encode(record)
-    assert raised.value.code is ErrorCode.INVALID_REQUEST
+    for write in (encode, encode_alone):
+        with pytest.raises(ApiError) as raised:
+            write(record)
+        assert raised.value.code is ErrorCode.INVALID_REQUEST

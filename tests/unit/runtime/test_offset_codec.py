@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from ottla.core.groups.records import OffsetRecord
 from ottla.model.errors import MalformedMessageError
 from ottla.model.ids import ZERO_UUID
-from ottla.runtime.offset_codec import OFFSET_COMMIT, decode_offset, encode_offset, offset_of
+from ottla.runtime.coordinator_log import encode_first
+from ottla.runtime.offset_codec import OFFSET_COMMIT, decode_offset, encode_offset, encode_plain_offset, offset_of
 from ottla.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
 from ottla.wire.schema import decode, encode
 
@@ -53,6 +54,20 @@ offsets = st.builds(
 )
 def test_what_is_written_is_what_kafka_writes(record: OffsetRecord, value: bytes | None) -> None:
     assert encode_offset(record) == (KEY, value)
+
+
+@given(offsets)
+def test_what_stands_alone_in_a_batch_is_the_same(record: OffsetRecord) -> None:
+    is_plain = not record.metadata and record.topic_id != ZERO_UUID
+    for _ in range(2):  # Made anew, then remembered.
+        assert encode_plain_offset(record) == (encode_first(*encode_offset(record)) if is_plain else None)
+
+
+def test_a_topic_that_was_created_again_has_another_id() -> None:
+    first = OffsetRecord("g", "t", 0, 5, topic_id=TOPIC_ID)
+    for record in (first, first._replace(topic_id=UUID(int=9)), first):
+        assert encode_plain_offset(record) == encode_first(*encode_offset(record))
+    assert encode_plain_offset(first._replace(offset=-1)) is None
 
 
 @pytest.mark.parametrize(

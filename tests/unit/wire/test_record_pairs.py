@@ -95,3 +95,45 @@ def test_a_bomb_is_passed_over() -> None:
     batch = bytes(build_batch([Record(0, 1, b"k", bytes(1_000_000))], codec=4))
     (found,) = batches_of_pairs(batch, 0, 10_000)
     assert BatchOfPairs(*found).pairs is None
+
+
+lone_fields = (
+    st.none() | st.sampled_from([b"", b"k", b"k" * 60, b"k" * 62, b"k" * 70, b"l" * 5000]) | st.binary(max_size=3)
+)
+lone_records = st.builds(
+    Record,
+    st.just(0),
+    st.just(5),
+    lone_fields,
+    lone_fields,
+    st.just(()) | st.just((("h", b""),)) | st.just((("h", None),)),
+)
+
+
+@given(st.lists(st.tuples(lone_records, st.integers(0, 9)), min_size=1, max_size=12))
+def test_neighbours_of_one_record_each_are_read_like_others(given_records: list[tuple[Record, int]]) -> None:
+    data, expected = b"", []
+    for offset, (record, fate) in enumerate(given_records):
+        batch = build_batch(
+            [record._replace(offset=offset)],
+            base_offset=offset,
+            producer_id=8 if fate == 1 else -1,
+            attributes=TRANSACTIONAL_BIT if fate == 2 else 0,
+        )
+        if fate == 0:
+            batch[-1] ^= 1
+        else:
+            expected.append((record.key, record.value))
+        data += batch
+    found = [BatchOfPairs(*batch) for batch in batches_of_pairs(data, 0)]
+    assert [pair for batch in found for pair in batch.pairs or ()] == expected
+    assert [batch.position for batch in found] == [0, *(batch.end for batch in found[:-1])]
+    assert found[-1].end == len(data)
+    assert found[-1].last_offset == len(given_records) - 1
+
+
+def test_neighbours_of_one_record_each_come_together() -> None:
+    batches = [build_batch([Record(offset, 1, b"k%d" % offset, b"v")], base_offset=offset) for offset in range(5)]
+    (found,) = batches_of_pairs(b"".join(batches), 1)
+    pairs = [(b"k%d" % offset, b"v") for offset in range(1, 5)]
+    assert BatchOfPairs(*found) == BatchOfPairs(len(batches[0]), sum(map(len, batches)), 4, -1, False, pairs)

@@ -39,7 +39,7 @@ def commit_offsets(state: GroupState, command: CommitOffsets, ticket: Ticket, no
     retention_ms = command.retention_time_ms
     expire_timestamp = NO_TIMESTAMP if retention_ms == DEFAULT_RETENTION else now_ms + retention_ms
     records, codes = _records(state, command.group_id, command.offsets, now_ms, expire_timestamp)
-    return Outcome([*records], [(ticket, codes)])
+    return Outcome(records, [(ticket, codes)])
 
 
 def commit_transactional_offsets(
@@ -66,9 +66,7 @@ def commit_transactional_offsets(
     elif command.generation_id >= 0:
         raise ApiError(ErrorCode.ILLEGAL_GENERATION, f"group {command.group_id} is not known: join it first")
     records, codes = _records(state, command.group_id, command.offsets, now_ms, NO_TIMESTAMP)
-    return Outcome(
-        [*records], [(ticket, codes)], producer_id=command.producer_id, producer_epoch=command.producer_epoch
-    )
+    return Outcome(records, [(ticket, codes)], producer_id=command.producer_id, producer_epoch=command.producer_epoch)
 
 
 def replay_offset(state: GroupState, record: OffsetRecord, producer_id: int) -> None:
@@ -84,25 +82,24 @@ def replay_marker(state: GroupState, producer_id: int, *, committed: bool) -> No
 
 def _records(
     state: GroupState, group_id: str, offsets: Sequence[NewOffset], now_ms: int, expire_timestamp: int
-) -> tuple[list[OffsetRecord], list[ErrorCode]]:
+) -> tuple[list[GroupRecord], list[ErrorCode]]:
     if 4 * len(group_id) > GROUP_ID_BYTES_MAX and len(group_id.encode()) > GROUP_ID_BYTES_MAX:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, f"a group id may have {GROUP_ID_BYTES_MAX} bytes")
-    metadata_max = state.config().offset_metadata_max_bytes
-    records: list[OffsetRecord] = []
+    records: list[GroupRecord] = []
     codes: list[ErrorCode] = []
     for topic, topic_id, partition, offset, leader_epoch, metadata in offsets:
-        if metadata and _length(metadata) > metadata_max:
+        if metadata and _length(metadata) > state.config().offset_metadata_max_bytes:
             codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
             continue
         codes.append(ErrorCode.NONE)
+        if expire_timestamp != NO_TIMESTAMP:
+            # The format of a record with a time of expiry is older than these.
+            leader_epoch, topic_id = NO_LEADER_EPOCH, ZERO_UUID
         records.append(
             OffsetRecord(
                 group_id, topic, partition, offset, leader_epoch, metadata or "", now_ms, expire_timestamp, topic_id
             )
         )
-    if expire_timestamp != NO_TIMESTAMP:
-        # The format of a record with a time of expiry is older than these.
-        records = [record._replace(leader_epoch=NO_LEADER_EPOCH, topic_id=ZERO_UUID) for record in records]
     return records, codes
 
 

@@ -14,14 +14,16 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-_VARIABLE: Final = "NUMBA_CACHE_DIR"
+NUMBA_CACHE_DIR: Final = "NUMBA_CACHE_DIR"
+"""The variable that tells numba where to keep machine code."""
 _DIGEST_CHARACTERS: Final = 16
+_WITHOUT_KERNELS: Final = ("__init__", "cache", "warm")
 
 
 def use_kernel_cache() -> None:
     """Point numba at the directory, unless the user has done so or numba was imported before."""
-    if _VARIABLE not in os.environ and "numba" not in sys.modules:
-        os.environ[_VARIABLE] = kernel_cache_directory()
+    if NUMBA_CACHE_DIR not in os.environ and "numba" not in sys.modules:
+        os.environ[NUMBA_CACHE_DIR] = kernel_cache_directory()
 
 
 def kernel_cache_directory() -> str:
@@ -39,9 +41,14 @@ def kernel_cache_directory() -> str:
 def kernel_digest() -> str:
     """A name that changes whenever any kernel changes, also one that is only inlined into another."""
     digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    for source in kernel_sources():
         digest.update(source.read_bytes())
     return digest.hexdigest()[:_DIGEST_CHARACTERS]
+
+
+def kernel_sources() -> list[Path]:
+    """The files of this package that have kernels in them."""
+    return [source for source in sorted(Path(__file__).parent.glob("*.py")) if source.stem not in _WITHOUT_KERNELS]
 
 
 def _user_cache() -> Path:
