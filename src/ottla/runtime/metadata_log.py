@@ -63,7 +63,8 @@ def load_metadata_log(
     disk: Disk, files: OpenFiles, directory: str, config: BrokerConfig, cluster_id: str, now_ms: int
 ) -> MetadataLog:  # runs in a thread
     """Open the log and replay it. Blocks; CorruptLogError if something that was safe is damaged or missing."""
-    state = read_quorum_state(disk, f"{directory}/{FILE_NAME}") or QuorumState()
+    stored = read_quorum_state(disk, f"{directory}/{FILE_NAME}")
+    state = stored or QuorumState()
     snapshots = list_snapshots(disk, directory)
     image, voters = MetadataImage(cluster_id=cluster_id), None
     if snapshots:
@@ -80,6 +81,9 @@ def load_metadata_log(
         now_ms=now_ms,
         topic_id=METADATA_TOPIC_ID,
     )
+    if stored is None:
+        # The first vote is worth nothing if the name of its directory goes with the power.
+        disk.sync_dir(directory.rpartition("/")[0])
     if log.log_end_offset < state.synced_offset:
         raise CorruptLogError(
             f"{directory} ends at offset {log.log_end_offset}, but everything below offset {state.synced_offset} was "

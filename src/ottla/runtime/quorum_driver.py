@@ -9,7 +9,8 @@ What an editor must keep true.
 - Nothing leaves this node before the epoch and the vote that it rests on are on disk: `state_stored` stands before each
   send and each answer.
 - The log is changed on the loop only, and a follower's changes check that it still follows the same leader.
-- A failed sync is final: pages may be gone and the next sync would lie. Then every waiter gets the error.
+- A failed sync is final: pages may be gone and the next sync would lie. Then this node leads nothing, votes for nobody
+  and answers nobody as a replica: whoever waits or asks hears that the controller is elsewhere, and the node stops.
 - What is committed is applied before the loss of the lead is told: whoever waited for it hears that it is committed.
 """
 
@@ -28,6 +29,7 @@ from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.records import Record
 from ottla.core.quorum.core import QuorumCore
 from ottla.core.quorum.effects import (
+    NO_LEADER,
     Append,
     AppendVoters,
     BeginEpoch,
@@ -198,8 +200,7 @@ class QuorumDriver:
         self, batch: bytearray, records: Sequence[Record], voters: tuple[int, Any] | None
     ) -> asyncio.Future[int]:
         """ApiError: there is no space, the log is as it was, and the caller may try again."""
-        if self._failure is not None:
-            raise self._failure
+        self.check_serves()
         epoch = self.core.epoch
         try:
             appended = self.log.append(batch, epoch, self.world.clock.now_ms())
@@ -372,8 +373,12 @@ class QuorumDriver:
         """Return when the epoch and the vote as they are now are on disk."""
         self.pump()
         await self._states.reached(self.core.state_version)
+        self.check_serves()
+
+    def check_serves(self) -> None:
+        """ApiError if this replica can take part no more, because its log failed or was closed."""
         if self._failure is not None:
-            raise self._failure
+            raise _gone()
 
     async def _take(self, effect: Append) -> None:
         """Append what the leader sent, and sync it."""
@@ -441,7 +446,7 @@ class QuorumDriver:
         epoch = self.core.epoch
 
         def nothing_new() -> bool:
-            if self._closed or not self.leads(epoch):
+            if self._closed or self._failure is not None or not self.leads(epoch):
                 return False
             return self.log.end_offset <= offset and self.core.high_watermark <= high_watermark
 
@@ -453,9 +458,17 @@ class QuorumDriver:
             return
         self._failure = error
         log.error("metadata log failed", directory=self.directory, error=str(error))
-        self.commits.fail(error)
+        self.commits.fail(_gone())
         self._states.give_up()
         self._news.tell()
         if self._established is not None and not self._established.done():
             self._established.set_exception(error)
+        if self._leadership[2]:
+            self._leadership = (NO_LEADER, self._leadership[1], False)
+            for listener in list(self._leadership_listeners):
+                listener()
         self._on_failure(error)
+
+
+def _gone() -> ApiError:
+    return ApiError(ErrorCode.NOT_CONTROLLER, "the metadata log of this node failed, or is closed; another node leads")

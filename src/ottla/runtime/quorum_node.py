@@ -130,7 +130,7 @@ class QuorumNode(QuorumDriver):
             await self.log.store_again()
             await self.world.offload.run(self.log.log.close)
         self._failure = self._failure or StorageError(self.directory, "the metadata log is closed")
-        self.commits.fail(self._failure)
+        self.commits.fail(ApiError(ErrorCode.NOT_CONTROLLER, "this node stops; another leads the metadata quorum"))
 
     @property
     def _disk_busy(self) -> bool:
@@ -161,15 +161,13 @@ class QuorumNode(QuorumDriver):
         return await self.write(records)
 
     def write(self, records: Sequence[Record]) -> asyncio.Future[int]:
-        if self._failure is not None:
-            raise self._failure
+        self.check_serves()
         if not self.is_leader:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "this node does not lead the metadata quorum")
         # Whoever stops waiting must not take the commit away from others that wait for it.
         return asyncio.shield(self._write(records))
 
     async def settled(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        self.check_serves()
         if (last := self.commits.last_waiter) is not None:
             await asyncio.shield(last)

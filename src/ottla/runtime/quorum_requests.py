@@ -146,6 +146,7 @@ class QuorumRequests:
         await node.state_stored()
         if found.error is ErrorCode.NONE and found.diverging is None and found.snapshot is None:
             await node.news(wanted.fetch_offset, known, min(request.max_wait_ms, node.fetch_wait_ms_max))
+            node.check_serves()
             if not node.leads(wanted.epoch) or wanted.fetch_offset < node.log.start_offset:
                 # Whoever is asked anew says who leads now.
                 found = core.fetch_requested(wanted, node.now_ms())
@@ -174,6 +175,7 @@ class QuorumRequests:
     ) -> fetch_snapshot.FetchSnapshotResponse:
         """A part of a snapshot file."""
         node = self._node
+        node.check_serves()
         error, asked = self._only(request.cluster_id, [(t.name, t.partitions) for t in request.topics])
         if not isinstance(asked, fetch_snapshot.PartitionSnapshot):
             return fetch_snapshot.FetchSnapshotResponse(error_code=error, topics=[])

@@ -157,6 +157,6 @@ def test_a_load_is_fast(tmp_path: Path) -> None:
             coordinators.submit("k", Add(f"name {number}", 500))
         started = time.process_time()
         load(broker)
-        assert time.process_time() - started < 0.3
+        assert time.process_time() - started < 0.6
 
     asyncio.run(scenario())

@@ -49,14 +49,15 @@ def test_a_disk_that_fails_ends_it_and_everybody_who_waits_hears_of_it(
 
             monkeypatch.setattr(type(leader.node.log), "bring_to_disk", lambda log: broken())
             written = leader.node.write([setting("a", "1")])
-            with pytest.raises(OSError, match="I/O error"):
+            with pytest.raises(ApiError, match="failed") as refused:
                 await written
-            # Followers that ask it meanwhile are answered with the same error, which counts here too.
-            assert {str(error) for error in leader.failures} == {"I/O error"}
-            with pytest.raises(OSError, match="I/O error"):
+            assert refused.value.code is ErrorCode.NOT_CONTROLLER
+            assert "I/O error" in {str(error) for error in leader.failures}
+            assert not leader.node.is_leader
+            with pytest.raises(ApiError, match="failed"):
                 leader.node.write([setting("b", "2")])
             async with asyncio.timeout(1):
-                with pytest.raises(OSError, match="I/O error"):
+                with pytest.raises(ApiError, match="failed"):
                     await leader.node.state_stored()
             monkeypatch.undo()
             leader.is_up = False
