@@ -44,7 +44,7 @@ test: check ## every check and every test
 check: setup ## lint, format, types, and the rules of the house (tests/tidy)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict src bench simulator chaos tests/tidy tests/bench tests/simulator
+	$(BIN)/mypy --strict src bench simulator chaos demo tests/tidy tests/bench tests/simulator
 	$(BIN)/python -m pytest -q tests/tidy
 
 format: setup ## let ruff mend what it can
@@ -53,9 +53,10 @@ format: setup ## let ruff mend what it can
 
 docs: setup ## pages that are made from the code
 	$(BIN)/python -m ottla.api.support_page docs/protocol-support.md
+	$(BIN)/python -m ottla.api.config_page docs/configs.md
 
-demo: setup ## a pipeline from end to end, which ends by itself
-	$(BIN)/python examples/website_activity.py $(ARGS)
+demo: setup ## three brokers, Spark exactly once, a broker killed; compares, draws, ends by itself
+	@$(BIN)/python -m demo $(ARGS)
 
 bench: setup ## beside Apache Kafka; writes docs/benchmarks.md, fails when a floor does
 	$(BIN)/python -m bench $(ARGS)
@@ -76,4 +77,4 @@ chaos: setup ## three brokers, real clients and faults for SECONDS, of SEED if g
 	$(BIN)/python -m chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 clean: ## remove what make made, the virtual environment too
-	rm -rf $(VENV) .bench .sim .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build
+	rm -rf $(VENV) .bench .demo .sim .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build

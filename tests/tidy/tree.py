@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.tidy.sources import ROOT, Source
 
-FOLDERS = (".ci", "bench", "chaos", "docs", "examples", "simulator", "src", "tests")
+FOLDERS = (".ci", "bench", "chaos", "demo", "docs", "examples", "simulator", "src", "tests")
 
 
 def files() -> Iterator[Path]:
