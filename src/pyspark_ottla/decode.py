@@ -18,18 +18,20 @@ import numpy as np
 import pyarrow as pa
 
 from ottla.client.visibility import AbortedTransactions
-from ottla.model.errors import ApiError, OttlaError
+from ottla.model.errors import ApiError, ErrorCode, OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.wire.batch import CODEC_MASK, CONTROL_BIT, crc_matches, read_header
 from ottla.wire.compiled.batches import HEADER_BYTES, Header, ScanEnd, scan_batches
 from ottla.wire.compiled.columns import Count, Ends, Number, Source, fill_columns
 from ottla.wire.compiled.records import RECORD_BYTES_MIN, explain
-from ottla.wire.compression import Codec, decompress
+from ottla.wire.compression import decompress_into
 
 ROWS_PER_BATCH: Final = 10_000
 """What Spark takes fastest."""
 DECOMPRESSED_BYTES_MAX: Final = 1 << 30
 """Most that one batch may decompress to."""
+SCRATCH_BYTES: Final = 8 << 20
+"""Room for what a fetch decompresses to, which grows where it has to."""
 
 _NOTHING: Final = np.empty(0, np.uint8)
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
@@ -104,6 +106,8 @@ class Decoder:
         self._read_committed = read_committed
         self._check_crc = check_crc
         self._headers: Numbers = np.empty((256, Header.COUNT), np.int64)
+        self._scratch: Bytes = _NOTHING
+        """What was decompressed of a fetch; nothing refers to it once the fetch is decoded."""
 
     def decode(
         self, records: memoryview, start: int, end: int, aborted: Sequence[tuple[int, int]] = ()
@@ -152,20 +156,32 @@ class Decoder:
         return sources, self._decompressed(chunk, headers, sources, compressed) if len(compressed) else _NOTHING
 
     def _decompressed(self, chunk: Bytes, headers: Numbers, sources: Numbers, compressed: Numbers) -> Bytes:
-        bodies: list[bytes] = []
         total = 0
         for batch in compressed.tolist():
             codec = int(headers[batch, Header.ATTRIBUTES]) & CODEC_MASK
             body = chunk.data[int(sources[batch, Source.START]) : int(sources[batch, Source.END])]
             try:
-                bodies.append(decompress(Codec(codec), body, DECOMPRESSED_BYTES_MAX))
-            except (ApiError, ValueError) as error:
+                size = self._decompress(codec, body, total)
+            except ApiError as error:
                 raise self._corrupt(headers, batch, str(error)) from error
             sources[batch, Source.IN_SCRATCH] = 1
             sources[batch, Source.START] = total
-            total += len(bodies[-1])
+            total += size
             sources[batch, Source.END] = total
-        return np.frombuffer(bodies[0] if len(bodies) == 1 else b"".join(bodies), np.uint8)
+        return self._scratch
+
+    def _decompress(self, codec: int, body: memoryview, position: int) -> int:
+        """Decompress to the scratch buffer, which grows while it is too small and may; returns how much it was."""
+        while True:
+            room = self._scratch.data[position : position + DECOMPRESSED_BYTES_MAX]
+            size = decompress_into(codec, body, room)
+            if size is not None:
+                return size
+            if len(room) == DECOMPRESSED_BYTES_MAX:
+                raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"it decompresses to more than {len(room)} bytes")
+            larger = np.empty(max(2 * len(self._scratch), position + SCRATCH_BYTES), np.uint8)
+            larger[:position] = self._scratch[:position]
+            self._scratch = larger
 
     def _leave_out_aborted(
         self, headers: Numbers, sources: Numbers, records: memoryview, aborted: Sequence[tuple[int, int]]
@@ -217,15 +233,19 @@ class Decoder:
         if name == "topic":
             return _repeated(self._partition.topic.encode(), rows)
         if name == "partition":
-            return pa.array(np.full(rows, self._partition.partition, np.int32))
+            return _numbers(pa.int32(), np.full(rows, self._partition.partition, np.int32))
         if name == "offset":
-            return pa.array(buffers.numbers[Number.OFFSET, :rows])
+            return _numbers(pa.int64(), buffers.numbers[Number.OFFSET, :rows])
         if name == "timestamp":
-            content = pa.py_buffer(buffers.numbers[Number.TIMESTAMP_US, :rows])
-            return pa.Array.from_buffers(_TIMESTAMP, rows, [None, content])
+            return _numbers(_TIMESTAMP, buffers.numbers[Number.TIMESTAMP_US, :rows])
         if name == "timestampType":
-            return pa.array(buffers.timestamp_types[:rows])
+            return _numbers(pa.int32(), buffers.timestamp_types[:rows])
         return _headers_array(buffers, rows)
+
+
+def _numbers(kind: pa.DataType, content: np.ndarray[Any, Any]) -> pa.Array:
+    """A column without nulls. `pa.array` would import pandas first, which costs more than to decode a million rows."""
+    return pa.Array.from_buffers(kind, len(content), [None, pa.py_buffer(content)])
 
 
 def _bitmap(flags: Bytes, nulls: int) -> pa.Buffer | None:

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ottla.model.ids import TopicPartition
 from ottla.wire.batch import TRANSACTIONAL_BIT, build
@@ -128,7 +127,7 @@ class BatchEncoder:
             raise RowError(
                 f"null topic present in the data (row {row} of its task). Use the topic option for setting a topic."
             )
-        encoded = pc.dictionary_encode(column)
+        encoded = column.dictionary_encode()
         indices = encoded.indices.to_numpy(zero_copy_only=False)
         for number, name in enumerate(encoded.dictionary.to_pylist()):
             yield name, rows[indices == number]
@@ -137,7 +136,7 @@ class BatchEncoder:
         count = self._partition_count(topic)
         chosen = np.full(len(key.ends) - 1, -1, np.int64)
         if column is not None:
-            named = pc.fill_null(column.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+            named = column.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
             wrong = np.flatnonzero((named[rows] >= count) | (named[rows] < -1))
             if len(wrong):
                 row = int(rows[wrong[0]])
@@ -206,11 +205,17 @@ def _bytes_column(column: pa.Array | None, row_count: int) -> _Column:
     """A string or binary column; none at all is a column of nulls."""
     if column is None:
         return _Column(_NO_BYTES, np.zeros(row_count + 1, np.int32), np.zeros(row_count, np.uint8))
-    array = column.cast(pa.binary()) if column.type != pa.binary() else column
-    _, ends, content = array.buffers()
-    flags = array.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8) if array.null_count else _NO_BYTES
+    array = column if column.type in (pa.binary(), pa.string()) else column.cast(pa.binary())
+    valid, ends, content = array.buffers()
+    flags = _NO_BYTES if not array.null_count else _flags(valid, array.offset, len(array))
     bytes_ = _NO_BYTES if content is None else np.frombuffer(content, np.uint8)
     return _Column(bytes_, np.frombuffer(ends, np.int32, len(array) + 1, array.offset * 4), flags)
+
+
+def _flags(valid: pa.Buffer, offset: int, count: int) -> Bytes:
+    """Arrow's bits as bytes. Its own functions for that would be imported for as long as a small batch takes."""
+    bits = np.unpackbits(np.frombuffer(valid, np.uint8), count=offset + count, bitorder="little")
+    return np.ascontiguousarray(bits[offset:])
 
 
 def _headers_column(column: pa.Array) -> tuple[Bytes, Ends]:

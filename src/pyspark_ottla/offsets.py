@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.client.cluster import Cluster
 from ottla.client.offsets import EARLIEST, LATEST, Isolation, list_offsets
@@ -40,7 +40,13 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetJson:
     return topics
 
 
-def from_json(json: Mapping[str, Mapping[str, int]]) -> PartitionOffsets:
+def from_json(json: Any) -> PartitionOffsets:
+    """What Spark stored. A checkpoint of another kind of source is refused."""
+    if not isinstance(json, Mapping) or not all(isinstance(partitions, Mapping) for partitions in json.values()):
+        raise OptionError(
+            f"the checkpoint's offset is {json!r}, which is none of topics: it is the checkpoint of another query, or "
+            "the order of the query's sources has changed; give it a checkpoint of its own"
+        )
     return {
         TopicPartition(topic, int(index)): int(offset)
         for topic, partitions in json.items()

@@ -1,8 +1,8 @@
 """Reading on executors, and the batch reader.
 
 Theory of operation. The driver cuts the offsets of a query into ranges, one task each. A task fetches the raw batches
-of its range, the next fetch always under way, and decodes them to Arrow in machine code. A worker process keeps its
-connections from task to task: Spark reuses its workers.
+of its range, the next fetch always under way, and decodes them to Arrow in machine code, which the driver has compiled
+if this machine had none. A worker process keeps its connections from task to task: Spark reuses its workers.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ottla.client.offsets import Isolation
 from ottla.client.partition_reader import PartitionReader
 from ottla.client.settings import ClientSettings
 from ottla.model.ids import TopicPartition
+from ottla.wire.compiled.warm import compile_ahead, ready_kernels
 from pyspark_ottla.offsets import OffsetRange, cut, resolve, subscribed_partitions
 from pyspark_ottla.options import SourceOptions
 from pyspark_ottla.schema import arrow_schema
@@ -87,6 +88,7 @@ class RangePartition(InputPartition):
 
 def read_range(partition: RangePartition, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The records of a task as Arrow batches. Runs on an executor."""
+    ready_kernels()
     from pyspark_ottla.decode import Decoder
 
     wanted = TopicPartition(partition.topic, partition.index)
@@ -146,6 +148,7 @@ class BatchReader(DataSourceReader):
         self._schema = arrow_schema(schema)
 
     def partitions(self) -> Sequence[InputPartition]:
+        compile_ahead()
         return [RangePartition(offset_range) for offset_range in self.ranges()]
 
     def ranges(self) -> list[OffsetRange]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from ottla.wire.compiled.warm import compile_ahead
 from pyspark_ottla.options import OptionError, batch_options, stream_options
 from pyspark_ottla.schema import check_schema, source_schema
 
@@ -66,6 +67,7 @@ class DefaultSource(DataSource):
         check_sink_schema(schema, options.topic)
         if overwrite:
             raise OptionError("a topic cannot be overwritten: use mode append")
+        compile_ahead()
         return BatchWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -74,4 +76,5 @@ class DefaultSource(DataSource):
 
         options = sink_options(self.options, Delivery.EXACTLY_ONCE)
         check_sink_schema(schema, options.topic)
+        compile_ahead()
         return StreamWriter(options)

@@ -32,6 +32,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.errors import NotFoundError
 from ottla.client.offsets import LATEST
 from ottla.model.ids import TopicPartition
+from ottla.wire.compiled.warm import compile_ahead
 from pyspark_ottla.offsets import (
     OffsetJson,
     OffsetRange,
@@ -120,7 +121,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         head = latest_offsets(self._connected(), wanted, self._options.isolation)
         for partition, offset in known.items():
             if partition not in head:
-                report_data_loss(self._options, f"{partition} is gone")
+                report_data_loss(self._options, self._why_gone(partition))
             elif head[partition] < offset:
                 report_data_loss(
                     self._options,
@@ -133,6 +134,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         held_back = {partition: offset for partition, offset in held_back.items() if self._starts_at_latest(partition)}
         self._everything = {partition: held_back.get(partition, offset) for partition, offset in head.items()}
         return self._everything
+
+    def _why_gone(self, partition: TopicPartition) -> str:
+        topics = self._options.subscription.topics
+        if not topics or partition.topic in topics:
+            return f"{partition} is gone"
+        return (
+            f"the checkpoint has {partition}, and this query reads {', '.join(topics)}: it is the checkpoint of "
+            "another query, or topics were taken away from this one; give a query a checkpoint of its own"
+        )
 
     def _starts_at_latest(self, partition: TopicPartition) -> bool:
         starting = self._options.starting
@@ -175,12 +185,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- tasks
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
+        compile_ahead()
         options = self._options
         starts, ends = from_json(start), from_json(end)
         starts |= self._starts_of_new(starts, ends)
         for partition in starts:
             if partition not in ends:
-                report_data_loss(options, f"{partition} is gone")
+                report_data_loss(options, self._why_gone(partition))
         ranges = []
         for partition in sorted(ends):
             is_held_back = start == self._initial and self._starts_at_latest(partition)

@@ -20,6 +20,7 @@ from ottla.client.errors import ClientError
 from ottla.client.producer_identity import ProducerIdentity
 from ottla.client.transactional_writer import Ended, PreparedTransaction, TransactionalWriter, end_transaction
 from ottla.model.ids import TopicPartition
+from ottla.wire.compiled.warm import ready_kernels
 from pyspark_ottla.reader import worker_cluster
 from pyspark_ottla.sink_options import Delivery, SinkOptions
 
@@ -90,25 +91,39 @@ class IdempotentSending:
         self._failure = self._failure or delivery.error
 
 
+class RowSending:
+    """Encodes and sends tables as they come. After `finish` the last batches may be under way still."""
+
+    def __init__(self, cluster: Cluster, sending: Sending, options: SinkOptions) -> None:
+        ready_kernels()
+        from pyspark_ottla.encode import BatchEncoder
+
+        self._sending = sending
+        self._encoder = BatchEncoder(
+            lambda topic: len(cluster.topic(topic, auto_create=True).partitions),
+            topic=options.topic,
+            codec=options.codec,
+            transactional=options.delivery is Delivery.EXACTLY_ONCE,
+            row_bytes_max=options.row_bytes_max,
+            batch_bytes=options.batch_bytes,
+        )
+
+    def add(self, table: pa.RecordBatch) -> None:
+        for batch in self._encoder.add(table):
+            _submit(self._sending, *batch)
+
+    def finish(self) -> None:
+        for batch in self._encoder.finish():
+            _submit(self._sending, *batch)
+
+
 def send_rows(tables: Iterator[pa.RecordBatch], cluster: Cluster, sending: Sending, options: SinkOptions) -> int:
     """Encode and send everything; returns how many rows there were. The last batches may be under way still."""
-    from pyspark_ottla.encode import BatchEncoder
-
-    encoder = BatchEncoder(
-        lambda topic: len(cluster.topic(topic, auto_create=True).partitions),
-        topic=options.topic,
-        codec=options.codec,
-        transactional=options.delivery is Delivery.EXACTLY_ONCE,
-        row_bytes_max=options.row_bytes_max,
-        batch_bytes=options.batch_bytes,
-    )
-    rows = 0
+    rows, row_sending = 0, RowSending(cluster, sending, options)
     for table in tables:
         rows += table.num_rows
-        for batch in encoder.add(table):
-            _submit(sending, *batch)
-    for batch in encoder.finish():
-        _submit(sending, *batch)
+        row_sending.add(table)
+    row_sending.finish()
     return rows
 
 

@@ -1,14 +1,13 @@
-"""What is in a topic is what Spark reads, to the byte; and what Spark's own connector reads, where it can be had."""
+"""What is in a topic is what Spark reads, to the byte."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
-from tests.spark.conftest import Lab, connector_jars
+from tests.spark.conftest import Lab
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 Written = dict[tuple[int, int], tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]]
@@ -93,26 +92,6 @@ def test_transactions(lab: Lab) -> None:
     committed = ["c0", "c1", "plain-a", "plain-c"]
     assert lab.values(topic, **{"isolation.level": "read_committed"}) == committed
     assert lab.values(topic, **{"kafka.isolation.level": "read_committed"}) == committed
-
-
-@pytest.mark.skipif(not connector_jars(), reason="Spark's own Kafka connector was not fetched")
-def test_rows_are_those_of_sparks_own_connector(lab: Lab) -> None:
-    first, second = lab.topic(), lab.topic(1)
-    fill(lab, first)
-    in_transactions(lab, second)
-    ends = json.dumps({first: {"0": 55, "1": -1}, second: {"0": 5}})
-    starts = json.dumps({first: {"0": 7, "1": -2}, second: {"0": 1}})
-    for options in (
-        {"includeHeaders": "true"},
-        {"startingOffsets": starts, "endingOffsets": ends},
-        {"kafka.isolation.level": "read_committed", "minPartitions": 7},
-        {"startingTimestamp": "1000", "endingTimestamp": "4000000000000"},
-    ):
-        frames = [lab.read(f"{first},{second}", name, **options) for name in ("kafka", "ottla")]
-        assert frames[0].schema.simpleString() == frames[1].schema.simpleString()
-        rows = [sorted(frame.collect(), key=lambda row: (row.topic, row.partition, row.offset)) for frame in frames]
-        assert rows[0]
-        assert rows[0] == rows[1], options
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,12 @@ def test_the_text_has_a_fixed_order() -> None:
     assert from_json(to_json(offsets)) == offsets
 
 
+@pytest.mark.parametrize("offset", [7, None, [1], {"seconds": 7}, "x"])
+def test_an_offset_of_another_kind_of_source_is_refused(offset: object) -> None:
+    with pytest.raises(OptionError, match="it is the checkpoint of another query"):
+        from_json(offset)
+
+
 @given(SIZES, st.none() | st.integers(1, 50), st.none() | st.integers(1, 3_000))
 def test_a_cut_loses_nothing_and_doubles_nothing(sizes: list[int], parts: int | None, most: int | None) -> None:
     whole = ranges_of(sizes)

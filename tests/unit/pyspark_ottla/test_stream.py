@@ -160,6 +160,15 @@ def test_a_deleted_topic_is_data_loss(topic: Fixture, new_topic: NewTopic) -> No
     Admin(topic.cluster).create_topic(other, partitions=1)
 
 
+def test_a_checkpoint_of_a_query_that_reads_another_topic(topic: Fixture) -> None:
+    reader = topic.reader()
+    words = f"the checkpoint has other-0, and this query reads {topic.topic}: it is the checkpoint of another query"
+    with pytest.raises(DataLossError, match=words):
+        reader.latestOffset({"other": {"0": 3}}, ALL)
+    with pytest.raises(DataLossError, match=words):
+        reader.partitions({"other": {"0": 3}}, topic.at(0, 0))
+
+
 def test_an_end_before_the_start_is_data_loss(topic: Fixture) -> None:
     topic.add(3)
     strict, lenient = topic.reader(), topic.reader(failOnDataLoss="false")

@@ -1,0 +1,46 @@
+"""connect_job.py BOOTSTRAP SOURCE SINK LETTERS DIRECTORY: the source, the sink and JSON through Spark Connect.
+
+Starts a Connect server of its own, and is a client of it: nothing of Java is in this process. Prints what it saw.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from ottla.spark import from_json_topic, infer_json_schema
+from ottla.spark.java import java_home
+
+
+def main(bootstrap: str, source: str, sink: str, letters: str, directory: str) -> None:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    home = java_home()
+    if home is not None:
+        os.environ["JAVA_HOME"] = str(home)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.remote("local[2]").config("spark.driver.bindAddress", "127.0.0.1")
+    spark = builder.config("spark.ui.enabled", "false").getOrCreate()
+    options = {"kafka.bootstrap.servers": bootstrap}
+    stream = spark.readStream.format("ottla").options(**options, subscribe=source, startingOffsets="earliest").load()
+    schema = infer_json_schema(stream)
+    good = from_json_topic(stream, schema=schema, bad_rows=letters, keep=["key"])
+    writer = good.selectExpr("key", "cast(n as string) as value").writeStream.format("ottla")
+    query = (
+        writer.options(**options, topic=sink, checkpointLocation=f"{directory}/checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    batch = spark.read.format("ottla").options(**options, subscribe=sink).load()
+    values = sorted(int(row.value) for row in batch.selectExpr("cast(value as string) as value").collect())
+    batch.selectExpr("key", "value").limit(1).write.format("ottla").mode("append").options(**options, topic=sink).save()
+    said = {"kind": type(spark).__module__, "schema": schema.simpleString(), "values": values}
+    print(json.dumps({**said, "rows": batch.count()}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
