@@ -105,6 +105,8 @@ FLOORS = (
     Floor("spark.stream", Bound.RATIO_MIN, 2.5),
     Floor("spark.write.exactly_once", Bound.RATIO_MIN, 1.5),
     Floor("spark.write.at_least_once", Bound.RATIO_MIN, 1.8),
+    Floor("spark.small", Bound.RATIO_MAX, 1.7),
+    Floor("spark.plan", Bound.VALUE_MAX, 0.5),
 )
 
 

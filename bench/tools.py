@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,8 @@ from bench.processes import run
 HERE = Path(__file__).resolve().parent
 KAFKA_VERSION = "4.3.0"
 KAFKA_JAR = f"kafka_2.13-{KAFKA_VERSION}.jar"
-SPARK_JAR = "spark-sql-kafka-0-10_2.13-4.2.0.jar"
+SPARK_VERSION = "4.2.0"
+SPARK_JAR = f"spark-sql-kafka-0-10_2.13-{SPARK_VERSION}.jar"
 JAVA_VERSION_MIN = 17
 DOWNLOAD_TIMEOUT_S = 900
 
@@ -85,6 +87,24 @@ def kafka_jars(cache: Path) -> Path:
 def spark_jars(cache: Path) -> Path:
     """The folder with the jars of Spark's own Kafka connector."""
     return fetched_jars(cache, "spark", SPARK_JAR)
+
+
+def spark_python(cache: Path) -> Path:
+    """The Python of an environment with the PySpark that those jars were made for; made at first use."""
+    environment = cache / f"pyspark-{SPARK_VERSION}"
+    python = environment / "bin" / "python"
+    if python.exists():
+        return python
+    partial = environment.with_name(f"{environment.name}.{os.getpid()}")
+    try:
+        run([sys.executable, "-m", "venv", str(partial)], DOWNLOAD_TIMEOUT_S)
+        install = [str(partial / "bin" / "python"), "-m", "pip", "install", "-q", f"pyspark=={SPARK_VERSION}"]
+        run(install, DOWNLOAD_TIMEOUT_S)
+    except NotMeasured as reason:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise ToolMissing(f"no PySpark {SPARK_VERSION}: {reason}") from None
+    partial.rename(environment)
+    return python
 
 
 def fetched_jars(cache: Path, name: str, first: str) -> Path:

@@ -41,6 +41,18 @@ def led(admin: AdminClient, name: str, partitions: int) -> bool:
     return True
 
 
+def end_offsets(address: str, name: str, partitions: int) -> int:
+    """The sum of the offsets that come next."""
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    ends = {TopicPartition(name, number): latest for number in range(partitions)}
+    admin = connect(address)  # Kept until the answers are there.
+    try:
+        answers = admin.list_offsets(ends, request_timeout=TIMEOUT_S)
+        return sum(int(answer.result(TIMEOUT_S).offset) for answer in answers.values())
+    except KafkaException as failure:
+        raise NotMeasured(f"list offsets: {failure}") from None
+
+
 def leaders(admin: AdminClient, name: str) -> dict[int, int]:
     """Who leads each partition, as a broker says; -1 where nobody does."""
     try:
