@@ -29,7 +29,7 @@ from simulator.node import SimulatedNode
 from simulator.options import Options
 from simulator.room import Room
 from simulator.timeline import SECOND_US
-from simulator.workload import GROUP_NAME, Workload
+from simulator.workload import Workload
 
 SETUP_SECONDS_MAX: Final = 60
 LIVENESS_SECONDS_MAX: Final = 90
@@ -51,6 +51,8 @@ class RunResult:
     events: int
     simulated_us: int
     acknowledged: int
+    counts: dict[str, int]
+    """What happened, and how often."""
 
 
 class ClusterRun:
@@ -70,6 +72,10 @@ class ClusterRun:
         self.is_healed = False
         self._injector = FaultInjector(self)
         self._state = ClusterState(self.nodes, self.room.findings)
+        self.room.has_bad_disk = self._has_bad_disk
+        self.room.rot_seen = self.rot_seen
+        for node in self.nodes:
+            node.on_event = self._state.look_at
         self._collected_us = 0
 
     def run(self) -> RunResult:
@@ -94,6 +100,7 @@ class ClusterRun:
             timeline.events,
             timeline.now_us,
             self.history.acknowledged,
+            dict(sorted(self.room.counts.items())),
         )
 
     def _run(self) -> None:
@@ -152,23 +159,24 @@ class ClusterRun:
         self.workload.stop()
         check_history(self.history, findings)
         check_groups(self.history, findings)
-        if self.workload.members:
+        if self.workload.groups:
             self._check_replay()
 
     def _check_replay(self) -> None:
         """What a coordinator knows is what another one reads from its log: restart everything, and ask again."""
         self._advance(self.room.timeline.now_us + 10 * SECOND_US)  # Commits that are under way arrive, or are lost.
-        before = self._ask_for_offsets("before")
+        groups = self.workload.groups
+        before = [self._ask_for_offsets("before", group) for group in groups]
         for node in self.nodes:
             node.kill()
         self._wait(lambda: all(node.is_ready for node in self.nodes), LIVENESS_SECONDS_MAX)
-        after = self._ask_for_offsets("after")
-        if before is None or before != after:
-            text = f"offsets of the group: {before}, and after a restart of all nodes {after}"
+        after = [self._ask_for_offsets("after", group) for group in groups]
+        if None in before or before != after:
+            text = f"offsets of {groups}: {before}, and after a restart of all nodes {after}"
             self.room.findings.add("live state equals replay", text)
 
-    def _ask_for_offsets(self, name: str) -> dict[str, int] | None:
-        probe = GroupProbe(self.client(f"probe-{name}"), GROUP_NAME)
+    def _ask_for_offsets(self, name: str, group: str) -> dict[str, int] | None:
+        probe = GroupProbe(self.client(f"probe-{name}-{group}"), group)
         probe.cluster.loop.start(probe.run())
         self._wait(lambda: probe.answer is not None, LIVENESS_SECONDS_MAX)
         return probe.answer
@@ -208,16 +216,25 @@ class ClusterRun:
     def _look_after_nodes(self) -> None:
         """What a service manager does: a process that ended by itself is started again, in the end every one."""
         for node in self.nodes:
+            if node.rot_is_known or (self.is_healed and node.rotten is not None):
+                self.room.counts["done: rotten disk replaced"] += 1
+                node.kill()
+                node.replace_disk()
+                node.start()
             if node.ended_by_itself or (self.is_healed and not node.is_alive):
                 node.start()
-            if node.may_lack_data and node.is_ready and self._is_in_sync(node):
-                node.may_lack_data = False
+            if node.may_lack_data and node.rotten is None and node.is_ready and self._is_in_sync(node):
+                node.may_lack_data = node.disk_lost = False
 
     def _is_in_sync(self, node: SimulatedNode) -> bool:
-        """Whether the controller counts it as in sync wherever it has a replica."""
+        """Whether the controller counts it as in sync wherever it has a replica, and as a voter if it is to be one."""
         for other in self.nodes:
             services = other.services
             if services is not None and other.is_ready and services.controller.is_active:
+                voters = other.quorum.core.voters if other.quorum is not None else None
+                own = node.quorum.core.key if node.quorum is not None else None
+                if voters is not None and own is not None and not voters.includes(own):
+                    return False
                 return all(
                     node.node_id in partition.isr
                     for topic in services.image.topics.values()
@@ -225,6 +242,25 @@ class ClusterRun:
                     if node.node_id in partition.replicas
                 )
         return False
+
+    def may_lose_disk(self, node: SimulatedNode) -> bool:
+        """Whether all other nodes run and have everything, so that a disk may lose all of it."""
+        others = [other for other in self.nodes if other is not node]
+        return self.options.replicas >= 3 and all(
+            other.is_ready and not other.may_lack_data and self._is_in_sync(other) for other in others
+        )
+
+    def rot_seen(self, text: str) -> bool:
+        """A client has found something corrupt: whether a disk was to blame, which is replaced then."""
+        rotten = [node for node in self.nodes if node.rotten is not None]
+        for node in rotten:
+            self.room.note(node.host, "rot seen", text)
+            self.room.counts["done: rot seen by a client"] += 1
+            node.rot_noticed()
+        return bool(rotten)
+
+    def _has_bad_disk(self, host: str) -> bool:
+        return any(node.host == host and (node.mount.faults.failed or node.rotten) for node in self.nodes)
 
     def may_lose_data(self, node: SimulatedNode) -> bool:
         """Whether each committed record has a good copy elsewhere, or is synced, so that a disk may forget."""

@@ -12,6 +12,7 @@ import argparse
 import os
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -122,12 +123,21 @@ def write_trace(result: RunResult) -> None:
 def summary(results: list[RunResult], seconds: float) -> None:
     events, simulated_s = sum(run.events for run in results), sum(run.simulated_us for run in results) / 1e6
     acknowledged = sum(run.acknowledged for run in results)
+    print(what_happened(results))
     print(
         f"{len({run.seed for run in results})} seeds, {len(results)} runs, {simulated_s / 3600:.2f} simulated hours, "
         f"{events:,} events, {acknowledged:,} acknowledged writes in {seconds:.1f} s: "
         f"{events / seconds:,.0f} events/s, {simulated_s / seconds:,.0f} times as fast as time",
         flush=True,
     )
+
+
+def what_happened(results: list[RunResult]) -> str:
+    """Everything that was counted, summed up."""
+    total: Counter[str] = Counter()
+    for result in results:
+        total.update(result.counts)
+    return "\n".join(f"  {count:>9,}  {name}" for name, count in sorted(total.items()))
 
 
 def commit() -> str:

@@ -212,6 +212,18 @@ class Medium:
             inode.pending.clear()
             inode.data = bytearray(inode.durable)
 
+    def rot(self, number: int, suffixes: tuple[str, ...]) -> str | None:
+        """Flip a bit of a file that ends so; returns which file, None if there is none."""
+        files = [(path, inode) for path, inode in self.files() if path.endswith(suffixes) and inode.durable]
+        if not files:
+            return None
+        path, inode = files[number % len(files)]
+        position = (number >> 8) % len(inode.durable)
+        for image in (inode.durable, inode.data):
+            if position < len(image):
+                image[position] ^= 1 << number % 8
+        return path
+
     def wipe(self) -> None:
         """A new, empty disk."""
         self.root = Folder()
@@ -222,6 +234,17 @@ class Medium:
     def files(self) -> Iterator[tuple[str, Inode]]:
         """Every file with its path, sorted."""
         yield from _walk("", self.root)
+
+    def durable_bytes(self, path: str) -> bytes | None:
+        """A file as it is on the medium, if its name is there too."""
+        entry: Entry = self.root
+        for name in path.split("/"):
+            if name:
+                found = entry.durable.get(name) if isinstance(entry, Folder) else None
+                if found is None:
+                    return None
+                entry = found
+        return bytes(entry.durable) if isinstance(entry, Inode) else None
 
     def find(self, path: str) -> Entry | None:
         entry: Entry = self.root
@@ -248,7 +271,7 @@ def _walk(path: str, folder: Folder) -> Iterator[tuple[str, Inode]]:
 class DiskFaults:
     """What a mount does besides what it is asked for."""
 
-    __slots__ = ("fail_reads", "fail_syncs", "fail_writes", "full", "kill_after", "on_kill", "operations")
+    __slots__ = ("fail_reads", "fail_syncs", "fail_writes", "failed", "full", "kill_after", "on_kill", "operations")
 
     def __init__(self) -> None:
         self.operations = 0
@@ -259,6 +282,8 @@ class DiskFaults:
         self.fail_writes = False
         self.fail_syncs = False
         self.full = False
+        self.failed = 0
+        """How often an operation did not do what it was asked for, but said so."""
 
     def count(self) -> bool:
         """Whether the process ends at this operation."""

@@ -53,10 +53,19 @@ WEIGHTS: Final = {
     "full": 0.7,
     "sync error": 0.5,
     "write error": 0.5,
+    "unrest": 1.0,
+    "wiped disk": 0.7,
+    "bit rot": 0.7,
 }
 """Kinds, and how often each comes relative to the others."""
+SHORT: Final = 0.02
+ROT_US_MAX: Final = 8 * SECOND_US
 POWER_KINDS: Final = ("power", "power in a write", "crash loop", "sync error")
 """After these a disk may lack what was not synced; they happen only where another good copy is left."""
+DISK_KINDS: Final = ("wiped disk", "bit rot")
+"""After these it may lack anything; they happen only where all others have everything, and until it has everything
+again nothing but the network fails of the others: with one good copy less, what they lose might be the last one."""
+NETWORK_KINDS: Final = ("reset", "clog", "cut", "slow", "pause", "clock")
 
 
 def plan(seed: int, options: Options) -> list[Fault]:
@@ -70,6 +79,8 @@ def plan(seed: int, options: Options) -> list[Fault]:
         while at < options.seconds:
             duration = min(rng.expovariate(1 / 3.0), 30.0)
             node, number = rng.randrange(options.nodes), rng.randrange(1 << 30)
+            if number % 4 == 0:
+                duration *= SHORT  # Over while others are still busy with how it began.
             faults.append(Fault(int(at * SECOND_US), kind, node, int(duration * SECOND_US), number))
             at += rng.expovariate(weight / total / options.seconds_between_faults)
     return sorted(faults)
@@ -99,8 +110,22 @@ class FaultInjector:
         node = self._run.nodes[fault.node]
         if fault.kind in POWER_KINDS and not self._run.may_lose_data(node):
             return
+        if fault.kind in DISK_KINDS and not self._run.may_lose_disk(node):
+            return
+        if fault.kind not in NETWORK_KINDS and self._another_disk_is_lost(node):
+            return
         self._run.room.note(node.host, "fault", str(fault))
+        self._run.room.counts[f"fault: {fault.kind}"] += 1
         _KINDS[fault.kind](self, node, fault)
+
+    def _another_disk_is_lost(self, node: SimulatedNode) -> bool:
+        return any(other.disk_lost for other in self._run.nodes if other is not node)
+
+    def _spare_the_others(self, node: SimulatedNode) -> None:
+        """Whatever was to kill them in a write comes to nothing."""
+        for other in self._run.nodes:
+            if other is not node:
+                other.mount.faults.kill_after = -1
 
     def _until(self, fault: Fault, undo: Callable[[], None]) -> None:
         self._count += 1
@@ -133,8 +158,30 @@ class FaultInjector:
         pause_us = 50_000
         for turn in range(1 + fault.number % 4):
             after = (fault.number >> (turn * 5)) % 60
-            self._timeline.after(pause_us * (turn * 4 + 1), Call(partial(_start_to_fail, node, after)))
+            again = partial(self._start_to_fail, node, after)
+            self._timeline.after(pause_us * (turn * 4 + 1), Call(again))
         self._until(fault, node.start)
+
+    def _start_to_fail(self, node: SimulatedNode, after: int) -> None:
+        if not self._another_disk_is_lost(node):
+            node.lose_power()
+            node.start()
+            node.kill_at_operation(1 + after, node.lose_power)
+
+    def _unrest(self, node: SimulatedNode, fault: Fault) -> None:
+        """Many short faults at once, so that elections meet restarts and cut links."""
+        nodes = self._run.nodes
+        for turn in range(4 + fault.number % 8):
+            draw = fault.number >> turn
+            victim = nodes[(fault.node + draw) % len(nodes)]
+            at_us = turn * (20_000 + fault.number % 300_000)
+            short = fault._replace(for_us=5000 + (draw * 7919) % 700_000, number=draw)
+            happen = self._kill if draw & 1 else self._cut
+            self._timeline.after(at_us, Call(partial(self._unless_healed, happen, victim, short)))
+
+    def _unless_healed(self, happen: Callable[[SimulatedNode, Fault], None], node: SimulatedNode, fault: Fault) -> None:
+        if not self._run.is_healed and not self._another_disk_is_lost(node):
+            happen(node, fault)
 
     def _stop(self, node: SimulatedNode, fault: Fault) -> None:
         node.stop()
@@ -219,6 +266,21 @@ class FaultInjector:
 
         self._until(fault, undo)
 
+    def _wiped_disk(self, node: SimulatedNode, fault: Fault) -> None:
+        """A new, empty disk in its place."""
+        node.kill()
+        node.replace_disk()
+        self._spare_the_others(node)
+        self._until(fault, node.start)
+
+    def _bit_rot(self, node: SimulatedNode, fault: Fault) -> None:
+        """One bit at rest is another; when somebody notices, or after a while, the disk is replaced."""
+        node.kill()
+        if node.rot(fault.number):
+            self._spare_the_others(node)
+            self._timeline.after(ROT_US_MAX, Call(node.rot_noticed))
+        self._until(fault, node.start)
+
     def _sync_error(self, node: SimulatedNode, fault: Fault) -> None:
         faults = node.mount.faults
         faults.fail_syncs = True
@@ -239,12 +301,6 @@ def _nothing() -> None:
     pass
 
 
-def _start_to_fail(node: SimulatedNode, after: int) -> None:
-    node.lose_power()
-    node.start()
-    node.kill_at_operation(1 + after, node.lose_power)
-
-
 _KINDS: Final[dict[str, Callable[[FaultInjector, SimulatedNode, Fault], None]]] = {
     "kill": FaultInjector._kill,
     "kill in a write": FaultInjector._kill_in_a_write,
@@ -261,4 +317,7 @@ _KINDS: Final[dict[str, Callable[[FaultInjector, SimulatedNode, Fault], None]]] 
     "full": FaultInjector._full,
     "sync error": FaultInjector._sync_error,
     "write error": FaultInjector._write_error,
+    "unrest": FaultInjector._unrest,
+    "wiped disk": FaultInjector._wiped_disk,
+    "bit rot": FaultInjector._bit_rot,
 }

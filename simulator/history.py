@@ -46,6 +46,8 @@ class Transaction:
     sends: list[Send] = field(default_factory=list)
     reads: list[tuple[Place, int, int]] = field(default_factory=list)
     """What it consumed: partition, offset, value."""
+    has_offset: bool = False
+    """Whether an offset goes with it, which is its number."""
 
 
 @dataclass(slots=True, eq=False)
@@ -89,6 +91,8 @@ class OffsetUse(NamedTuple):
     place: Place
     offset: int
     is_read: bool
+    is_transactional: bool = False
+    """It is the number of the transaction that it was committed with, and stands for nothing that was read."""
 
 
 class History:

@@ -55,7 +55,7 @@ class Mount:
             raise ProcessKilled
         if faults.full and position + len(data) > len(inode.data):
             inode.write(position, data[: len(data) // 2])
-            raise OSError(errno.ENOSPC, "No space left on device", path)
+            self.no_space(path)
         if faults.fail_writes:
             self.fail(path)
         inode.write(position, data)
@@ -64,7 +64,12 @@ class Mount:
     def fail(self, path: str) -> None:
         if not self.alive:
             raise ProcessKilled
+        self.faults.failed += 1
         raise OSError(errno.EIO, "Input/output error", path)
+
+    def no_space(self, path: str) -> None:
+        self.faults.failed += 1
+        raise OSError(errno.ENOSPC, "No space left on device", path)
 
     # -- names
 
@@ -97,7 +102,7 @@ class Mount:
         folder, name = self._parent(path)
         self.changing(path)
         if self.faults.full:
-            raise OSError(errno.ENOSPC, "No space left on device", path)
+            self.no_space(path)
         if self.faults.fail_writes:
             self.fail(path)
         inode = Inode()
@@ -131,7 +136,7 @@ class Mount:
             if entry is None:
                 self.changing(path)
                 if self.faults.full or self.faults.fail_writes:
-                    raise OSError(errno.ENOSPC, "No space left on device", path)
+                    self.no_space(path)
                 entry = Folder()
                 folder.change((name, entry))
             folder = entry

@@ -96,7 +96,7 @@ class End:
         elif frame is None:
             self.network.note_closed(self, "closed by the other side")
         else:
-            self.loop.handle(self._receive, frame).fire()
+            self.loop.enter(self._receive, frame)
 
     def _receive(self, frame: bytes) -> None:
         if self.open and self.handler is not None:
@@ -206,7 +206,7 @@ class SimulatedNetwork:
         end.open = False
         self.forget(end)
         self.timeline.note(CLOSE_MARK + end.number * 4)
-        end.loop.handle(_tell_closed, end, reason).fire()
+        end.loop.enter(_tell_closed, end, reason)
 
     def forget(self, end: End) -> None:
         self._ends.pop(end, None)
@@ -300,7 +300,7 @@ class Knock:
             if self._back.cuts:
                 network.timeline.after(SECOND_US, self)
             else:
-                self._loop.handle(self._opened_as, self._answer[0]).fire()
+                self._loop.enter(self._opened_as, self._answer[0])
             return
         if self._there.cuts or self._there.target in network.hosts_down:
             if not self._opened.done() and self._loop.alive:
@@ -310,7 +310,7 @@ class Knock:
         near: End | None = None
         if acceptor is not None and acceptor.loop.alive:
             near, far = network.join(self._loop, self._there, self._back, acceptor)
-            acceptor.loop.handle(acceptor.welcome, far).fire()
+            acceptor.loop.enter(acceptor.welcome, far)
         self._answer = (near,)
         network.timeline.after(network.delay_us(self._back), self)
 

@@ -9,6 +9,7 @@ still does reaches a dead mount and a dead loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker import Broker
@@ -52,10 +53,17 @@ class SimulatedNode:
         self.is_ready = False
         self.starts = 0
         self.ended_by_itself = False
+        self.on_event: Callable[[SimulatedNode], None] | None = None
+        """Called after each event of its processes."""
         self.loses_cache = False
         """A sync has failed: what was not on the medium then goes with the process, since the system dropped it."""
         self.may_lack_data = False
         """It lost what it had not synced, and has not caught up with the others since."""
+        self.rotten: str | None = None
+        """A file of its disk that is not what was written."""
+        self.rot_is_known = False
+        self.disk_lost = False
+        """Its disk was replaced, or is rotten, and it has not caught up with the others since."""
         self._disk_full = False
         self._power_rng = room.chance.stream(f"power/{self.host}")
         self._config = BrokerConfig.from_properties(
@@ -82,6 +90,12 @@ class SimulatedNode:
         return getattr(self.broker, "_services", None)
 
     @property
+    def broker_epoch(self) -> int:
+        """Of its registration in this life, -1 before."""
+        lifecycle = None if self.broker is None else self.broker._lifecycle
+        return -1 if lifecycle is None else lifecycle.epoch
+
+    @property
     def partitions(self) -> list[Partition]:
         """The replicas that it hosts, once it has any."""
         services = self.services
@@ -98,6 +112,8 @@ class SimulatedNode:
         room = self.room
         room.network.hosts_down.discard(self.host)
         loop = self.loop = room.process(self.host)
+        if self.on_event is not None:
+            loop.watch = partial(self.on_event, self)
         self.mount = mount = Mount(self.medium)
         mount.faults.full = self._disk_full
         rng = room.chance.stream(f"world/{self.host}/{self.starts}")
@@ -132,12 +148,13 @@ class SimulatedNode:
         self.room.note(self.host, "start failed", text)
         if self._disk_is_sound():
             self.room.findings.add("a node with a sound disk starts", f"{self.host}: {text}")
+        self.rot_noticed()
         self.ended_by_itself = True
         self._end(silently=False)
 
     def _disk_is_sound(self) -> bool:
         faults = self.mount.faults
-        return not (faults.full or faults.fail_writes or faults.fail_syncs)
+        return self.rotten is None and not (faults.full or faults.fail_writes or faults.fail_syncs)
 
     def _listener(self, endpoint: Endpoint, dispatch: Dispatch, share: LoopShare) -> SimulatedListener:
         loop = self.loop
@@ -204,6 +221,25 @@ class SimulatedNode:
     @disk_full.setter
     def disk_full(self, full: bool) -> None:
         self._disk_full = self.mount.faults.full = full
+
+    def replace_disk(self) -> None:
+        """Of a node that is down: everything on it is gone."""
+        self.room.note(self.host, "new disk", "")
+        self.medium.wipe()
+        self.rotten, self.rot_is_known = None, False
+        self.may_lack_data = self.disk_lost = True
+
+    def rot(self, number: int) -> bool:
+        """Of a node that is down: a bit of what has a checksum is another."""
+        self.rotten = self.medium.rot(number, (".log", ".checkpoint"))
+        if self.rotten is not None:
+            self.room.note(self.host, "bit rot", self.rotten)
+            self.may_lack_data = self.disk_lost = True
+        return self.rotten is not None
+
+    def rot_noticed(self) -> None:
+        """Somebody has seen that its disk is bad, or will not."""
+        self.rot_is_known = self.rotten is not None
 
     def pause(self) -> None:
         """SIGSTOP."""

@@ -1,19 +1,20 @@
 """An asyncio loop for each process of the simulation, all of them on one timeline.
 
-Theory of operation. A loop has a queue of callbacks that are ready and puts a turn on the timeline when the first one
-comes; the turn comes a few microseconds later, drawn from the loop's own chance, so that processes interleave. A
-timer is an event of its own. A killed process is a loop that drops everything: its callbacks, its timers, its pending
-tasks. A paused one keeps what falls due and does it when it goes on. Its clock may drift and jump by itself.
+Theory of operation. A loop has a queue of callbacks that are ready. After an event of the process (a timer, a frame)
+they have their turn: as a rule at once, now and then some microseconds later, by the loop's own chance, so that
+processes interleave and a crash may come between any two turns. A timer is an event of its own. A killed process is
+a loop that drops everything: its callbacks, its timers, its pending tasks. A paused one keeps what falls due and does
+it when it goes on. Its clock may drift and jump by itself. After each event `watch` looks at what came of it.
 
 What an editor must keep true: nothing of a dead loop runs again, whatever the garbage collector does with what is
-left of it; and whoever calls into a process from outside goes through `post` or an event made by `handle`.
+left of it; and whoever calls into a process from outside goes through `enter`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from asyncio.events import _get_running_loop, _set_running_loop
+from asyncio.events import _set_running_loop
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
@@ -26,6 +27,8 @@ Ts = TypeVarTuple("Ts")
 
 TURN_US_MAX: Final = 40
 """The longest time from the first ready callback to its turn, on a machine that is not slow."""
+LATER_SHARE: Final = 0.2
+"""So many turns come later, the others at once."""
 
 
 class NodeHandle(asyncio.TimerHandle):
@@ -65,11 +68,11 @@ class NodeHandle(asyncio.TimerHandle):
         if loop.paused:
             loop.held.append(self)
             return
-        before = _get_running_loop()
         _set_running_loop(loop)
+        loop.in_event = True
         loop.timeline.events += 1
         self.run()
-        _set_running_loop(before)
+        loop.end_event()
 
     def run(self) -> None:
         """Called with the loop running."""
@@ -108,8 +111,11 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self.name = name
         self.alive = True
         self.paused = False
+        self.in_event = False
+        """Whether it runs just now; at the end of the event what is ready has its turn."""
         self.turn_us_max = TURN_US_MAX
         self.held: list[NodeHandle] = []
+        self.watch: Callable[[], None] | None = None
         self.on_error: Callable[[str, BaseException | None], None] = lambda message, error: None
         self._rng = rng
         self._ready: deque[NodeHandle] = deque()
@@ -134,7 +140,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         handle = NodeHandle(self, callback, args, context)
         if self.alive:
             self._ready.append(handle)
-            if not self._turn_is_due:
+            if not self.in_event and not self._turn_is_due:
                 self._want_turn()
         return handle
 
@@ -159,9 +165,10 @@ class NodeLoop(asyncio.AbstractEventLoop):
     ) -> NodeHandle:
         return self.call_soon(callback, *args, context=context)
 
-    def handle(self, callback: Callable[..., object], *args: Any) -> NodeHandle:
-        """An event for the timeline that runs in this process, if that lives then."""
-        return NodeHandle(self, callback, args, None)
+    def enter(self, callback: Callable[..., object], *args: Any) -> None:
+        """An event from outside, now: runs in this process if that lives, later if it is paused."""
+        if self.alive:
+            NodeHandle(self, callback, args, None).fire()
 
     # -- what asyncio asks for
 
@@ -201,23 +208,39 @@ class NodeLoop(asyncio.AbstractEventLoop):
             self.call_exception_handler({"message": f"{task.get_name()} failed", "exception": error})
 
     def turn(self) -> None:
-        """Run what is ready now; what becomes ready by it waits for the next turn."""
+        """A turn that came later."""
         if not self.alive:
             return
         self._turn_is_due = False
         if self.paused:
             return
+        _set_running_loop(self)
+        self.in_event = True
+        self._run_ready()
+        self.end_event()
+
+    def end_event(self) -> None:
+        """An event of this process is over, but for what it made ready; called with the loop running."""
+        ready = self._ready
+        while ready and not self._turn_is_due and self.alive:
+            if self.turn_us_max > TURN_US_MAX or self._rng.random() < LATER_SHARE:
+                self._want_turn()
+            else:
+                self._run_ready()
+        self.in_event = False
+        _set_running_loop(None)
+        if self.watch is not None:
+            self.watch()
+
+    def _run_ready(self) -> None:
+        """Run what is ready now; what becomes ready by it waits for the next turn."""
         ready = self._ready
         count = len(ready)
         self.timeline.events += count
-        _set_running_loop(self)
         for _ in range(count):
             if not ready:
                 break
             ready.popleft().run()
-        _set_running_loop(None)
-        if ready and not self._turn_is_due:
-            self._want_turn()
 
     def _want_turn(self) -> None:
         self._turn_is_due = True

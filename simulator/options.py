@@ -27,10 +27,13 @@ class Options:
     readers: int = 2
     transactional_producers: int = 1
     group_members: int = 2
+    classic_members: int = 0
     window: int = 3
     batch_records_max: int = 3
     seconds_between_sends: float = 0.3
     seconds_between_faults: float = 12.0
+    seconds_between_changes: float = 0.0
+    """How often an operator changes something; 0 is never."""
     replica_wait_ms: int = 500
     replica_lag_ms: int = 5000
 
@@ -53,6 +56,7 @@ class Options:
             "log.cleaner.enable": "false",
             "replica.fetch.wait.max.ms": str(self.replica_wait_ms),
             "replica.lag.time.max.ms": str(self.replica_lag_ms),
+            "group.initial.rebalance.delay.ms": "300",
             "group.consumer.session.timeout.ms": "6000",
             "group.consumer.min.session.timeout.ms": "6000",
             "group.consumer.heartbeat.interval.ms": "1000",
@@ -92,6 +96,8 @@ def draw(seed: int) -> Options:
         seconds_between_faults=_spread(rng, 3.0, 40.0),
         replica_wait_ms=rng.choice([500, 1000, 2000]),
         replica_lag_ms=rng.choice([3000, 10_000]),
+        classic_members=rng.choice([0, 0, 1, 2]),
+        seconds_between_changes=rng.choice([0.0, 5.0, 15.0, 40.0]),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from simulator.clients.changes import Operator
+from simulator.clients.classic_member import ClassicMember
 from simulator.clients.cluster import ClusterClient
 from simulator.clients.group_member import GroupMember
 from simulator.clients.producer import IdempotentProducer
@@ -14,6 +16,7 @@ from simulator.history import History, Place
 from simulator.options import Options
 
 GROUP_NAME: Final = "billing"
+CLASSIC_NAME: Final = "audit"
 
 
 class Workload:
@@ -27,6 +30,7 @@ class Workload:
         self.transactional: list[TransactionalProducer] = []
         self.readers: list[Reader] = []
         self.members: list[GroupMember] = []
+        self.operator: Operator | None = None
 
     def start(self, places: list[Place]) -> None:
         options, history = self._options, self._history
@@ -48,11 +52,19 @@ class Workload:
             reader.cluster.loop.start(reader.run())
         topics = sorted({place.topic for place in places})
         for number in range(options.group_members):
-            member = GroupMember(self._new_client(f"member-{number}"), history, GROUP_NAME, topics)
-            self.members.append(member)
+            self.members.append(GroupMember(self._new_client(f"member-{number}"), history, GROUP_NAME, topics))
+        for number in range(options.classic_members):
+            self.members.append(ClassicMember(self._new_client(f"classic-{number}"), history, CLASSIC_NAME, places))
+        for member in self.members:
             member.cluster.loop.start(member.run(2.0))
 
+        if options.seconds_between_changes:
+            operator = self.operator = Operator(self._new_client("operator"), options, places)
+            operator.cluster.loop.start(operator.run(options.seconds_between_changes))
+
     def stop_writing(self) -> None:
+        if self.operator is not None:
+            self.operator.stopped = True
         for producer in self.producers:
             producer.stopped = True
         for writer in self.transactional:
@@ -72,6 +84,8 @@ class Workload:
             for lane in producer.lanes
             if lane.waiting
         ]
+        if self.operator is not None and not self.operator.is_idle:
+            lanes.append(self.operator.cluster.name)
         return lanes + [writer.cluster.name for writer in self.transactional if not writer.is_idle]
 
     def behind(self, ends: dict[Place, int]) -> list[str]:
@@ -83,10 +97,15 @@ class Workload:
                 for place, end in ends.items()
                 if reader.positions[place] < end
             ]
-        if self.members:
+        for group in self.groups:
             late += [
-                f"nobody of the group has reached {end} in {place}"
+                f"nobody of {group} has reached {end} in {place}"
                 for place, end in ends.items()
-                if not any(member.position_of(place) >= end for member in self.members)
+                if not any(member.position_of(place) >= end for member in self.members if member.group == group)
             ]
         return late
+
+    @property
+    def groups(self) -> list[str]:
+        """Those that have members."""
+        return list(dict.fromkeys(member.group for member in self.members))

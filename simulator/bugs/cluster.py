@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from ottla.core.controller import registrations
 from ottla.core.quorum.elections import Elections
 from ottla.core.replication.leader import LeaderReplication
+from ottla.runtime.followed_partition import FollowedPartition
 from ottla.runtime.partition import Partition
 from ottla.runtime.quorum_log import QuorumLog
+from ottla.runtime.quorum_state import QuorumState
 from simulator.bugs.bug import Bug, Patches
 
 TOGETHER: Final[dict[str, Any]] = {"nodes": 3, "replicas": 3, "seconds": 60, "seconds_between_faults": 3.0}
@@ -47,6 +50,36 @@ def _leader_epochs_are_not_compared(patches: Patches) -> None:
     patches.put(Partition, "check_leader_epoch", lambda self, current_leader_epoch: None)
 
 
+def _votes_are_not_stored(patches: Patches) -> None:
+    original = QuorumLog._to_store
+
+    def to_store(self: QuorumLog) -> QuorumState:
+        return replace(original(self), voted_id=-1)
+
+    patches.put(QuorumLog, "_to_store", to_store)
+
+
+def _followers_cut_to_the_high_watermark(patches: Patches) -> None:
+    original = FollowedPartition.open
+
+    async def open_and_cut(self: FollowedPartition) -> None:
+        await original(self)
+        if self.is_current and self.partition.high_watermark < self.partition.log.log_end_offset:
+            await self.truncate_to(self.partition.high_watermark)
+
+    patches.put(FollowedPartition, "open", open_and_cut)
+
+
+def _new_leaders_commit_what_they_have(patches: Patches) -> None:
+    original = Partition._begin_epoch
+
+    def begin_epoch(self: Partition, log: Any) -> None:
+        self.high_watermark = log.log_end_offset
+        original(self, log)
+
+    patches.put(Partition, "_begin_epoch", begin_epoch)
+
+
 CLUSTER: Final = (
     Bug(
         "the quorum counts what is not synced",
@@ -59,5 +92,20 @@ CLUSTER: Final = (
     Bug("leaders commit alone", "high watermark without followers", 6, _leaders_commit_alone, UNSYNCED),
     Bug("everybody is in sync", "the ISR holds who lags", 10, _everybody_is_in_sync, UNSYNCED),
     Bug("every start counts as clean", "a lost tail stays in the ISR", 15, _every_start_counts_as_clean, UNSYNCED),
+    Bug("votes are not stored", "a voter votes twice in an epoch", 3, _votes_are_not_stored, SYNCED),
+    Bug(
+        "followers cut to the high watermark",
+        "not by the leader's epochs",
+        20,
+        _followers_cut_to_the_high_watermark,
+        UNSYNCED,
+    ),
+    Bug(
+        "new leaders commit what they have",
+        "high watermark without the epoch's followers",
+        15,
+        _new_leaders_commit_what_they_have,
+        UNSYNCED,
+    ),
     Bug("leader epochs are not compared", "no fence on fetch", 20, _leader_epochs_are_not_compared, UNSYNCED),
 )

@@ -1,11 +1,14 @@
-"""Groups as their members see them: offsets never go back, and what was committed was read by somebody."""
+"""Groups as their members see them: offsets never go back, and what was committed was read by somebody.
+
+Offsets that are committed in transactions count if their transaction does: one that was aborted is never read.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
 from simulator.findings import Findings
-from simulator.history import History, OffsetUse, Place
+from simulator.history import History, OffsetUse, Outcome, Place
 
 
 def check_groups(history: History, findings: Findings) -> None:
@@ -15,7 +18,10 @@ def check_groups(history: History, findings: Findings) -> None:
         by_place[use.group, use.place].append(use)
     for uses in by_place.values():
         _check_forward(uses, findings)
-        _check_read(history, uses, findings)
+        if uses[0].is_transactional:
+            _check_committed(history, uses, findings)
+        else:
+            _check_read(history, uses, findings)
 
 
 def _check_forward(uses: list[OffsetUse], findings: Findings) -> None:
@@ -32,6 +38,12 @@ def _check_forward(uses: list[OffsetUse], findings: Findings) -> None:
         if highest is not None and use.offset < highest.offset:
             findings.add("committed offsets never go back", f"{_show(highest)}, then {_show(use)}")
             return
+
+
+def _check_committed(history: History, uses: list[OffsetUse], findings: Findings) -> None:
+    for use in uses:
+        if use.is_read and use.offset >= 0 and history.transactions[use.offset].outcome is Outcome.FAILED:
+            findings.add("aborted offsets are never read", f"{_show(use)}, of a transaction that was aborted")
 
 
 def _check_read(history: History, uses: list[OffsetUse], findings: Findings) -> None:

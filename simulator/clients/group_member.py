@@ -200,15 +200,22 @@ class GroupMember:
         now_us = self.cluster.room.timeline.now_us
         for topic, (place, offset) in zip(answer.topics, positions.items(), strict=True):
             if not topic.partitions[0].error_code:
+                self.cluster.room.counts[f"done: commit of {type(self).__name__}"] += 1
                 self.history.offsets.append(OffsetUse(begun_us, now_us, self.group, place, offset, is_read=False))
+
+    @property
+    def _fetches_as(self) -> tuple[str | None, int]:
+        """Who asks for the group's offsets."""
+        return self._member_id, self.epoch
 
     async def _committed(self, places: list[Place]) -> dict[Place, int]:
         """The group's offsets; Gone if they cannot be had yet."""
         ids, begun_us = self.cluster.topic_ids, self.cluster.room.timeline.now_us
+        member_id, member_epoch = self._fetches_as
         group = OffsetFetchRequestGroup(
             group_id=self.group,
-            member_id=self._member_id,
-            member_epoch=self.epoch,
+            member_id=member_id,
+            member_epoch=member_epoch,
             topics=[
                 OffsetFetchRequestTopics(topic_id=ids[place.topic], partition_indexes=[place.partition])
                 for place in places

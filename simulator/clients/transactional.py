@@ -27,6 +27,8 @@ from simulator.clients.producer import (
     REST_SHARE,
     encode_batch,
 )
+from simulator.clients.progress import Progress
+from simulator.clients.reader import Reader
 from simulator.history import Outcome, Place, Send, Transaction
 
 if TYPE_CHECKING:
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS: Final = 25.0
 TRANSACTION_TIMEOUT_MS: Final = 15_000
+LATE_SHARE: Final = 0.1
+READS_SHARE: Final = 0.15
+OFFSETS_SHARE: Final = 0.3
+LATE_SECONDS_MAX: Final = 5.0
 FINAL: Final = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -66,6 +72,8 @@ class TransactionalProducer:
         self._identity = (-1, -1)
         self._sequences: dict[Place, int] = {}
         self._order = 0
+        self._progress = Progress(cluster, history, transactional_id, places[0])
+        self._reader = Reader(cluster, history, places[:1], committed_only=True)
 
     async def run(self, seconds_between: float, batch_records_max: int) -> None:
         rng = self.cluster.rng
@@ -83,13 +91,21 @@ class TransactionalProducer:
         rng = self.cluster.rng
         if self._identity[0] < 0:
             await self._initialize()
+            await self._progress.read()
         transaction = self.history.begin(self.transactional_id)
         try:
             for place in rng.sample(self._places, rng.randint(1, len(self._places))):
                 await self._send(transaction, place, rng.randint(1, batch_records_max))
                 if rng.random() < 0.1:
                     await asyncio.sleep(rng.random() * 2)
+            if rng.random() < READS_SHARE:
+                await self._read(transaction)
+            if rng.random() < OFFSETS_SHARE:
+                await self._send_offset(transaction)
             commit = rng.random() < 0.75
+            if rng.random() < LATE_SHARE:
+                # It may have been replaced, or timed out, when it asks for the end.
+                await asyncio.sleep(rng.random() * LATE_SECONDS_MAX)
         except Over:
             commit = False
         await self._end(transaction, commit=commit)
@@ -163,6 +179,33 @@ class TransactionalProducer:
         for send in sends:
             self.history.settle(send, Outcome.UNKNOWN)
 
+    # -- reading, and how far it has got
+
+    async def _read(self, transaction: Transaction) -> None:
+        """As one that transforms: something that others have committed."""
+        self._reader.on_poll = lambda poll: transaction.reads.extend((poll.place, *row) for row in poll.records)
+        try:
+            await self._reader.read_once()
+        except (Gone, NoLeader):
+            await self.cluster.back_off(1)
+
+    async def _send_offset(self, transaction: Transaction) -> None:
+        deadline = self.cluster.loop.time() + PATIENCE_SECONDS
+        attempt = 0
+        while self.cluster.loop.time() < deadline:
+            attempt += 1
+            try:
+                code = await self._progress.send(transaction, self._identity)
+            except Gone:
+                code = ErrorCode.NOT_COORDINATOR
+            if code is ErrorCode.NONE:
+                transaction.has_offset = True
+                return
+            if code in FINAL:
+                raise Over
+            await self.cluster.back_off(attempt)
+        raise Over
+
     # -- the end
 
     async def _end(self, transaction: Transaction, *, commit: bool) -> None:
@@ -175,6 +218,7 @@ class TransactionalProducer:
         )
         if commit:
             transaction.outcome = Outcome.UNKNOWN
+        begun_us = self.cluster.room.timeline.now_us
         deadline = self.cluster.loop.time() + PATIENCE_SECONDS
         attempt = 0
         while self.cluster.loop.time() < deadline:
@@ -188,6 +232,9 @@ class TransactionalProducer:
             code = ErrorCode(answer.error_code)
             if code is ErrorCode.NONE:
                 transaction.outcome = Outcome.OK if commit else Outcome.FAILED
+                self.cluster.room.counts["done: " + ("commit" if commit else "abort")] += 1
+                if commit and transaction.has_offset:
+                    self._progress.committed(transaction, begun_us)
                 self._identity = answer.producer_id, answer.producer_epoch
                 self._sequences.clear()
                 return

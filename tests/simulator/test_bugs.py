@@ -7,8 +7,9 @@ import pytest
 from simulator.bugs.bug import Bug, Patches
 from simulator.bugs.cluster import CLUSTER
 from simulator.bugs.one_broker import ONE_BROKER
+from simulator.bugs.transactions import TRANSACTIONS
 
-CATALOGUE = (*ONE_BROKER, *CLUSTER)
+CATALOGUE = (*ONE_BROKER, *CLUSTER, *TRANSACTIONS)
 
 
 @pytest.mark.parametrize("bug", CATALOGUE, ids=lambda bug: bug.name.replace(" ", "-"))
