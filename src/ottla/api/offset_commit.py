@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ottla.core.groups.offset_commands import CommitOffsets, NewOffset
+from ottla.core.groups.offset_commands import CommitOffsets, NewOffset, new_offset
 from ottla.model.chunks import Chunks
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire import offset_commit as codec
@@ -65,7 +65,7 @@ def _wanted(ctx: RequestContext, request: OffsetCommit) -> tuple[list[NewOffset]
         name, topic_id, count = topic.name, topic.id, len(topic.partitions)
         for index, offset, leader_epoch, metadata in partitions:
             if 0 <= index < count:
-                offsets.append(NewOffset(name, topic_id, index, offset, leader_epoch, metadata))
+                offsets.append(new_offset((name, topic_id, index, offset, leader_epoch, metadata)))
             else:
                 refused[len(offsets) + len(refused)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return offsets, refused

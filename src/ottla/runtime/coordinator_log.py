@@ -104,7 +104,7 @@ class CoordinatorLog(Generic[RecordT]):
 
     def _append(self, encoded: bytes, count: int, now_ms: int, producer_id: int, producer_epoch: int) -> int:
         config, partition = self._topic.config, self.partition
-        batch = build(encoded, count, now_ms, producer_id, producer_epoch, self._codec)
+        batch = memoryview(build(encoded, count, now_ms, producer_id, producer_epoch, self._codec))
         try:
             if len(batch) > config.max_message_bytes:
                 raise ApiError(
@@ -116,8 +116,7 @@ class CoordinatorLog(Generic[RecordT]):
                 partition.check_in_sync(config.min_insync_replicas)
                 if partition.gone:
                     raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"topic {partition.topic} was deleted")
-            view = memoryview(batch)
-            appended = partition.append(view, read_header(view), now_ms)
+            appended = partition.append(batch, read_header(batch), now_ms)
         except OttlaError as error:
             raise self._refusal(error) from error
         end: int = appended.last_offset + 1

@@ -145,7 +145,10 @@ class CoordinatorShard(Generic[RecordT]):
         except Exception as error:
             raise _fault("the coordinator failed on a command", error, command=type(command).__name__) from error
         if outcome.records:
-            outcome = self._written(outcome, now_ms)
+            try:
+                self._append(outcome, now_ms)
+            except Exception as error:
+                outcome = self._not_written(outcome, error, now_ms, together=True)
         effects = None if self._take_effects is None else self._take_effects(self)
         answers = outcome.answers
         if self._waiting or self._partition.high_watermark < self._end_offset:
@@ -193,7 +196,11 @@ class CoordinatorShard(Generic[RecordT]):
     def _perform(self, step: Callable[[int], Outcome[RecordT]], now_ms: int) -> None:
         outcome = step(now_ms)
         if outcome.records:
-            outcome = self._written(outcome, now_ms, together=outcome.producer_id >= 0)
+            together = outcome.producer_id >= 0
+            try:
+                self._append(outcome, now_ms, together=together)
+            except Exception as error:
+                outcome = self._not_written(outcome, error, now_ms, together=together)
         effects = None if self._take_effects is None else self._take_effects(self)
         if outcome.answers or effects is not None:
             self._wait(outcome.answers, effects)
@@ -223,24 +230,24 @@ class CoordinatorShard(Generic[RecordT]):
 
     # -- writing
 
-    def _written(self, outcome: Outcome[RecordT], now_ms: int, *, together: bool = True) -> Outcome[RecordT]:
-        """Append and replay; the outcome as it is then: where nothing could be written, another one."""
-        for replaced in (False, True):
-            try:
-                self._append(outcome, now_ms, together=together)
-                break
-            except ApiError as error:
-                refused = error
-            except Exception as error:
-                refused = _fault("the coordinator could not write its records", error)
-            if replaced or outcome.not_written is None:
-                return Outcome(answers=[(ticket, refused) for ticket, _ in outcome.answers])
+    def _not_written(
+        self, outcome: Outcome[RecordT], error: Exception, now_ms: int, *, together: bool
+    ) -> Outcome[RecordT]:
+        """The records could not be written: what the shard wants instead, or the error as the answer."""
+        refused = _refusal(error)
+        if outcome.not_written is not None:
             outcome = outcome.not_written(refused.code, now_ms)
             if not outcome.records:
-                break
-        return outcome
+                return outcome
+            try:
+                self._append(outcome, now_ms, together=together)
+                return outcome
+            except Exception as again:
+                refused = _refusal(again)
+        return Outcome(answers=[(ticket, refused) for ticket, _ in outcome.answers])
 
-    def _append(self, outcome: Outcome[RecordT], now_ms: int, *, together: bool) -> None:
+    def _append(self, outcome: Outcome[RecordT], now_ms: int, *, together: bool = True) -> None:
+        """Append and replay. What was not appended was not replayed either."""
         records, producer_id = outcome.records, outcome.producer_id
         if together:
             self._end_offset = self._log.append(records, now_ms, producer_id, outcome.producer_epoch)
@@ -358,6 +365,11 @@ def _settle(future: asyncio.Future[Any], answer: Any) -> None:
         future.exception()
     else:
         future.set_result(answer)
+
+
+def _refusal(error: Exception) -> ApiError:
+    """What a client is told about records that could not be written."""
+    return error if isinstance(error, ApiError) else _fault("the coordinator could not write its records", error)
 
 
 def _fault(event: str, error: Exception, **context: str) -> ApiError:

@@ -10,12 +10,10 @@ What must stay true: the quick way gives what the declared messages give, and sa
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from functools import partial
 from typing import Final
 from uuid import UUID
 
-from ottla.core.groups.records import OffsetRecord
+from ottla.core.groups.records import OffsetRecord, offset_record
 from ottla.model.ids import NO_OFFSET, ZERO_UUID
 from ottla.runtime.coordinator_log import encode_first
 from ottla.wire.messages.group_records import (
@@ -42,8 +40,6 @@ ENDS_MAX: Final = 4096
 _names: Final[dict[bytes, tuple[str, str]]] = {}
 _topic_ids: Final[dict[bytes, UUID]] = {}
 _ends: Final[dict[tuple[str, str, int], tuple[UUID, bytes, bytes]]] = {}
-# What calling the class does, without a Python frame.
-_offset_record: Final[Callable[[tuple[object, ...]], OffsetRecord]] = partial(tuple.__new__, OffsetRecord)
 
 _int16 = struct.Struct(">h")
 _int32 = struct.Struct(">i")
@@ -154,7 +150,7 @@ def decode_offset(key: bytes, value: bytes | None) -> OffsetRecord | None:
         version, offset, epoch, one, timestamp, tags, tag, size, raw_id = plain_value_with_id.unpack(value)
         if version == 4 and one == 1 and tags == 1 and tag == 0 and size == 16:
             topic_id = _topic_ids.get(raw_id) or _read_topic_id(raw_id)
-            return _offset_record((group_id, topic, partition, offset, epoch, "", timestamp, -1, topic_id))
+            return offset_record((group_id, topic, partition, offset, epoch, "", timestamp, -1, topic_id))
     if value[1] == 4:
         return _decode_value_4(group_id, topic, partition, value)
     if value[1] == 3:

@@ -5,9 +5,10 @@ Whoever asks has looked up the topics: a command names partitions that exist, by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from ottla.core.coordination import Command
@@ -24,6 +25,12 @@ class NewOffset(NamedTuple):
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str | None = None
+
+
+new_offset: Final[Callable[[tuple[str, UUID, int, int, int, str | None]], NewOffset]] = partial(
+    tuple.__new__, NewOffset
+)
+"""What calling the class does, without a Python frame."""
 
 
 @dataclass(slots=True)

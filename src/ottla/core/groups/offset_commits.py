@@ -12,7 +12,7 @@ from typing import Final
 from ottla.core.coordination import Outcome, Ticket
 from ottla.core.groups.classic_group import ClassicGroup
 from ottla.core.groups.offset_commands import CommitOffsets, CommitTransactionalOffsets, NewOffset
-from ottla.core.groups.records import GroupRecord, OffsetRecord
+from ottla.core.groups.records import GroupRecord, OffsetRecord, offset_record
 from ottla.core.groups.table import GroupState
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP, ZERO_UUID
@@ -96,8 +96,8 @@ def _records(
             # The format of a record with a time of expiry is older than these.
             leader_epoch, topic_id = NO_LEADER_EPOCH, ZERO_UUID
         records.append(
-            OffsetRecord(
-                group_id, topic, partition, offset, leader_epoch, metadata or "", now_ms, expire_timestamp, topic_id
+            offset_record(
+                (group_id, topic, partition, offset, leader_epoch, metadata or "", now_ms, expire_timestamp, topic_id)
             )
         )
     return records, codes

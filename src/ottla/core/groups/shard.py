@@ -50,12 +50,15 @@ DUE: Final[Mapping[str, Due]] = _merged(classic.DUE, consumer.DUE, offsets.DUE)
 class GroupShard:
     """The state machine of one partition. Implements `Shard[GroupRecord]`."""
 
-    __slots__ = ("state",)
+    __slots__ = ("next_deadline_ms", "state")
+
+    next_deadline_ms: Callable[[], int | None]
 
     def __init__(
         self, config: Callable[[], BrokerConfig], image: Callable[[], MetadataImage], new_uuid: Callable[[], UUID]
     ) -> None:
         self.state = GroupState(config, image, new_uuid, offsets.OffsetStore())
+        self.next_deadline_ms = self.state.timers.next_deadline_ms
 
     def decide(self, command: Command[Any], ticket: Ticket, now_ms: int) -> Outcome[GroupRecord]:
         return DECISIONS[type(command)](self.state, command, ticket, now_ms)
@@ -75,9 +78,6 @@ class GroupShard:
                 return outcome
             together.add(outcome)
         return together
-
-    def next_deadline_ms(self) -> int | None:
-        return self.state.timers.next_deadline_ms()
 
     def replay(self, record: GroupRecord, producer_id: int) -> None:
         REPLAYS[type(record)](self.state, record, producer_id)
