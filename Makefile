@@ -44,7 +44,7 @@ test: check ## every check and every test
 check: setup ## lint, format, types, and the rules of the house (tests/tidy)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict src bench simulator chaos demo tests/tidy tests/bench tests/simulator
+	$(BIN)/mypy --strict src bench simulator chaos demo tests/tidy tests/bench tests/demo tests/simulator
 	$(BIN)/python -m pytest -q tests/tidy
 
 format: setup ## let ruff mend what it can

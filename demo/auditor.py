@@ -63,7 +63,8 @@ class Auditor:
             )
         )
         self._places = [(topic, partition) for topic in RESULTS for partition in range(PARTITIONS)]
-        self._stopping = threading.Event()
+        self.at_end = False
+        self._ending, self._stopping = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._work, name="auditor", daemon=True)
 
     def start(self) -> None:
@@ -76,8 +77,11 @@ class Auditor:
             self._thread.join(30)
         self._consumer.close()
 
-    def is_at_end(self) -> bool:
-        """Whether it has read all that is committed now; asks the brokers, so call it when nobody writes any more."""
+    def read_to_end(self) -> None:
+        """Nobody writes any more: `at_end` becomes true when all is read. A consumer is one thread's, so that asks."""
+        self._ending.set()
+
+    def _is_at_end(self) -> bool:
         places = [TopicPartition(topic, partition) for topic, partition in self._places]
         ends = {(p.topic, p.partition): self._consumer.get_watermark_offsets(p, 10)[1] for p in places}
         reached = {(p.topic, p.partition): p.offset for p in self._consumer.position(places)}
@@ -87,7 +91,10 @@ class Auditor:
     def _work(self) -> None:
         try:
             while not self._stopping.is_set():
-                self._take(self._consumer.consume(READ_MAX, timeout=0.1))
+                messages = self._consumer.consume(READ_MAX, timeout=0.1)
+                self._take(messages)
+                if not messages and self._ending.is_set() and not self.at_end:
+                    self.at_end = self._is_at_end()
         except Exception as error:
             self.crash = error
 

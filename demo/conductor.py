@@ -205,7 +205,8 @@ class Conductor:
         job.finish()
         self._until(lambda: job.audit is not None, "Spark has counted the results")
         # A result too many may come last: only now, when nobody writes any more, is the end the end.
-        self._until(auditor.is_at_end, "all results are read")
+        auditor.read_to_end()
+        self._until(lambda: auditor.at_end, "all results are read")
         self.measured.restarts = len(job.restarts)
 
     # -- what they look at

@@ -33,11 +33,11 @@ def draw(path: Path, timeline: Timeline, title: str) -> bool:
     for panel in (rates, lag, latency):
         _mark(panel, timeline.marks)
         panel.set_ylim(bottom=0)
-        panel.margins(x=0.01)
         panel.spines[["top", "right"]].set_visible(False)
         panel.grid(axis="y", alpha=0.3)
-    rates.legend(loc="upper right", frameon=False)
-    latency.legend(loc="upper right", frameon=False)
+    latency.set_xlim(timeline.marks.get("flow", 0.0) - 1, timeline.marks.get("drained", timeline.now) + 1)
+    rates.legend(loc="upper left", frameon=False)
+    latency.legend(loc="upper left", frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
@@ -58,7 +58,6 @@ def _latency(panel: Any, timeline: Timeline) -> None:
     for share, name, style in ((0.5, "median", "-"), (0.99, "99 %", ":")):
         values = [percentile(timeline.latencies_ms[second], share) / 1000 for second in seconds]
         panel.plot([second + 0.5 for second in seconds], values, style, color=RESULTS, label=name)
-    panel.set_yscale("log")
     panel.set_ylabel("event to committed result\n(seconds)")
 
 

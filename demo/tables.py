@@ -27,7 +27,7 @@ def streams_table(truths: Mapping[str, Truth], seen: Mapping[str, Seen]) -> Tabl
     """Nothing lost, nothing twice: the sums of the verdict."""
     table = Table(title="What was written and what came out")
     table.add_column("topic")
-    for name in ("written", "results", "lost", "twice", "sum written", "sum of results"):
+    for name in ("written", "results", "lost", "twice", "sum in", "sum out"):
         table.add_column(name, justify="right")
     for name, truth in truths.items():
         of_it = seen.get(name, Seen())
@@ -54,16 +54,16 @@ def measures_table(timeline: Timeline, measured: Measured) -> Table:
     for name, figure in (
         ("three brokers ready after", f"{measured.brokers_ready_seconds:.2f} s"),
         ("events written, each to three brokers", f"{written:,}, at {_mean(timeline.written):,.0f}/s"),
-        ("write acknowledged by all, median and 99 %", _pair(write_ms, "ms", 1.0)),
+        ("write to acknowledgement, 50 and 99 %", _pair(write_ms, "ms", 1.0)),
         ("results, committed and read", f"{results:,}, at {_mean(timeline.results):,.0f}/s"),
         ("best second of results", f"{max(timeline.results.values(), default=0):,}/s"),
-        ("event to committed result, median and 99 %", _pair(latencies_ms, "s", 1000.0)),
+        ("event to committed result, 50 and 99 %", _pair(latencies_ms, "s", 1000.0)),
         ("batches of the Spark job", _batches(timeline)),
         (
-            "lag, events without a result: worst and last",
+            "lag (events without result), worst, last",
             f"{lag_max:,}, {timeline.lag:,}",
         ),
-        ("failover: longest wait for a write after kill -9", f"{measured.failover_seconds:.2f} s"),
+        ("failover: longest wait for a write", f"{measured.failover_seconds:.2f} s"),
         ("longest pause of the results", f"{timeline.result_pause_seconds:.2f} s"),
         ("dead broker away for", f"{measured.down_seconds:.1f} s"),
         ("in sync again after its start", f"{measured.in_sync_seconds:.2f} s"),

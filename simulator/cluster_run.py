@@ -63,15 +63,17 @@ class ClusterRun:
         self.options = options
         self.faults = faults
         self.room = Room(seed, traced=traced)
-        self.history = History(self.room.timeline)
+        self.history = History(self.room.timeline, is_compacted=options.is_compacted)
         properties = options.broker_properties()
         self.nodes = [SimulatedNode(self.room, number + 1, properties) for number in range(options.nodes)]
+        if options.spare_broker:
+            self.nodes.append(SimulatedNode(self.room, options.machines, {**properties, "process.roles": "broker"}))
         self.clients: list[ClusterClient] = []
         self.places: list[Place] = []
         self.workload = Workload(options, self.history, self.client)
         self.is_healed = False
         self._injector = FaultInjector(self)
-        self._state = ClusterState(self.nodes, self.room.findings)
+        self._state = ClusterState(self.nodes, self.room.findings, options.is_compacted)
         self.room.has_bad_disk = self._has_bad_disk
         self.room.rot_seen = self.rot_seen
         for node in self.nodes:
@@ -110,7 +112,7 @@ class ClusterRun:
         if not self._setup():
             self.room.findings.add("a new cluster serves", f"no topics within {SETUP_SECONDS_MAX} s")
             return
-        self.workload.start(self.places)
+        self.workload.start(self.places, self.nodes[-1] if self.options.spare_broker else None)
         start_us = timeline.now_us
         self._injector.schedule(self.faults, start_us)
         self._advance(start_us + self.options.seconds * SECOND_US)
@@ -125,22 +127,26 @@ class ClusterRun:
 
     def _setup(self) -> bool:
         admin = Admin(self.client("admin"))
-        topics = ["orders"]
-        for name in topics:
-            self.places += [Place(name, number) for number in range(self.options.partitions)]
-            configs = self.options.topic_configs()
-            admin.cluster.loop.start(admin.create_topic(name, self.options.partitions, self.options.replicas, configs))
+        topics = self.options.topics()
+        for name, partitions in topics.items():
+            self.places += [Place(name, number) for number in range(partitions)]
+            configs = self.options.topic_configs(name)
+            admin.cluster.loop.start(admin.create_topic(name, partitions, self.options.replicas, configs))
         return self._wait(lambda: len(admin.created) == len(topics), SETUP_SECONDS_MAX)
 
     def _serves(self) -> bool:
-        """Whether all nodes are ready and everything sent has an outcome; from then on nothing new is sent."""
+        """Whether all nodes are in sync and everything sent has an outcome; from then on nothing new is sent."""
         self.workload.stop_writing()
-        return all(node.is_ready for node in self.nodes) and not self.workload.waiting()
+        in_sync = all(node.is_ready and self._is_in_sync(node) for node in self.nodes)
+        return in_sync and not self.workload.waiting()
 
     def _who_waits(self) -> str:
         nodes = [node.host for node in self.nodes if not node.is_ready]
-        waiting = ", ".join(self.workload.waiting())
-        return f"after {LIVENESS_SECONDS_MAX} s not ready: {nodes or 'none'}; waiting: {waiting or 'nobody'}"
+        late = [node.host for node in self.nodes if node.is_ready and not self._is_in_sync(node)]
+        waiting = ", ".join(self.workload.waiting()) or "nobody"
+        return (
+            f"after {LIVENESS_SECONDS_MAX} s not ready: {nodes}; not in sync, or no voter: {late}; waiting: {waiting}"
+        )
 
     def _finish(self) -> None:
         reads = [
@@ -233,7 +239,8 @@ class ClusterRun:
             if services is not None and other.is_ready and services.controller.is_active:
                 voters = other.quorum.core.voters if other.quorum is not None else None
                 own = node.quorum.core.key if node.quorum is not None else None
-                if voters is not None and own is not None and not voters.includes(own):
+                votes = node.node_id <= self.options.nodes
+                if votes and voters is not None and own is not None and not voters.includes(own):
                     return False
                 return all(
                     node.node_id in partition.isr

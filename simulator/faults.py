@@ -78,7 +78,7 @@ def plan(seed: int, options: Options) -> list[Fault]:
         at = rng.expovariate(weight / total / options.seconds_between_faults)
         while at < options.seconds:
             duration = min(rng.expovariate(1 / 3.0), 30.0)
-            node, number = rng.randrange(options.nodes), rng.randrange(1 << 30)
+            node, number = rng.randrange(options.machines), rng.randrange(1 << 30)
             if number % 4 == 0:
                 duration *= SHORT  # Over while others are still busy with how it began.
             faults.append(Fault(int(at * SECOND_US), kind, node, int(duration * SECOND_US), number))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
@@ -95,11 +96,18 @@ class OffsetUse(NamedTuple):
     """It is the number of the transaction that it was committed with, and stands for nothing that was read."""
 
 
+def key_of(value: int) -> int:
+    """The key that a value is sent with."""
+    return value % 5
+
+
 class History:
     """Everything, in the order in which it happened."""
 
-    def __init__(self, timeline: Clock) -> None:
+    def __init__(self, timeline: Clock, *, is_compacted: Callable[[str], bool] = lambda topic: False) -> None:
         self.timeline = timeline
+        self.is_compacted = is_compacted
+        """Whether of each key only the last value of a topic is kept."""
         self.sends: list[Send] = []
         self.polls: list[Poll] = []
         self.transactions: list[Transaction] = []

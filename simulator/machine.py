@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
@@ -104,10 +105,11 @@ def _settle(done: asyncio.Future[Any], outcome: tuple[Any, Exception | None]) ->
 class LazyRecordWork:
     """Record work in this process, whose compiled code is loaded when a run first needs it."""
 
-    __slots__ = ("_disk", "_work")
+    __slots__ = ("_counts", "_disk", "_work")
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, counts: Counter[str]) -> None:
         self._disk = disk
+        self._counts = counts
         self._work: InlineRecordWork | None = None
 
     def _loaded(self) -> InlineRecordWork:
@@ -126,7 +128,9 @@ class LazyRecordWork:
     async def compact(
         self, job: CompactionJob, on_group: Callable[[CleanedGroup], None] | None = None
     ) -> CompactionResult:
-        return await self._loaded().compact(job, on_group)
+        result = await self._loaded().compact(job, on_group)
+        self._counts["done: compaction"] += 1
+        return result
 
     async def warm(self) -> None:
         pass

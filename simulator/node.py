@@ -62,6 +62,8 @@ class SimulatedNode:
         self.rotten: str | None = None
         """A file of its disk that is not what was written."""
         self.rot_is_known = False
+        self.is_retired = False
+        """An operator has taken it away: nobody starts it."""
         self.disk_lost = False
         """Its disk was replaced, or is rotten, and it has not caught up with the others since."""
         self._disk_full = False
@@ -105,7 +107,7 @@ class SimulatedNode:
 
     def start(self) -> None:
         """Power on, and a new process."""
-        if self.loop is not None:
+        if self.loop is not None or self.is_retired:
             return
         self.starts += 1
         self.ended_by_itself = False
@@ -130,7 +132,8 @@ class SimulatedNode:
         loop.start(self._live(loop, world))
 
     async def _live(self, loop: NodeLoop, world: World) -> None:
-        broker = self.broker = Broker(self._config, world, listen=self._listener, worker=LazyRecordWork(self.mount))
+        worker = LazyRecordWork(self.mount, self.room.counts)
+        broker = self.broker = Broker(self._config, world, listen=self._listener, worker=worker)
         try:
             await broker.start()
         except (OttlaError, OSError) as error:
@@ -228,6 +231,18 @@ class SimulatedNode:
         self.medium.wipe()
         self.rotten, self.rot_is_known = None, False
         self.may_lack_data = self.disk_lost = True
+
+    def retire(self) -> None:
+        """Stop, and stay so."""
+        self.is_retired = True
+        self.stop()
+
+    def renew(self) -> None:
+        """Start with an empty disk; it held nothing."""
+        self.kill()
+        self.replace_disk()
+        self.disk_lost = self.is_retired = False
+        self.start()
 
     def rot(self, number: int) -> bool:
         """Of a node that is down: a bit of what has a checksum is another."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from simulator.chance import Chance
 
+COMPACTED_TOPIC: Final = "state"
 CLUSTER_ID: Final = "c2ltdWxhdGVkY2x1c3Rlcg"
 
 
@@ -32,6 +33,10 @@ class Options:
     batch_records_max: int = 3
     seconds_between_sends: float = 0.3
     seconds_between_faults: float = 12.0
+    compacts: bool = False
+    """There is a compacted topic, and the cleaner runs."""
+    spare_broker: bool = False
+    """There is one more broker that votes on nothing, and that comes and goes."""
     seconds_between_changes: float = 0.0
     """How often an operator changes something; 0 is never."""
     replica_wait_ms: int = 500
@@ -53,7 +58,8 @@ class Options:
             "offsets.topic.num.partitions": "3",
             "transaction.state.log.num.partitions": "3",
             "offsets.topic.segment.bytes": str(max(self.segment_bytes, 16384)),
-            "log.cleaner.enable": "false",
+            "log.cleaner.enable": "true" if self.compacts else "false",
+            "log.cleaner.backoff.ms": "3000",
             "replica.fetch.wait.max.ms": str(self.replica_wait_ms),
             "replica.lag.time.max.ms": str(self.replica_lag_ms),
             "group.initial.rebalance.delay.ms": "300",
@@ -67,11 +73,31 @@ class Options:
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "3000",
         }
 
-    def topic_configs(self) -> dict[str, str]:
-        return {
+    def topics(self) -> dict[str, int]:
+        """The topics with their partitions."""
+        return {"orders": self.partitions, **({COMPACTED_TOPIC: 1} if self.compacts else {})}
+
+    def topic_configs(self, topic: str) -> dict[str, str]:
+        configs = {
             "internal.segment.bytes": str(self.segment_bytes),
             "index.interval.bytes": str(self.index_interval_bytes),
         }
+        if topic == COMPACTED_TOPIC:
+            configs |= {
+                "cleanup.policy": "compact",
+                "internal.segment.bytes": "1500",
+                "min.cleanable.dirty.ratio": "0.01",
+                "delete.retention.ms": "3000",
+            }
+        return configs
+
+    def is_compacted(self, topic: str) -> bool:
+        """Whether batches of a topic may be rewritten, and differ from replica to replica."""
+        return self.compacts and (topic == COMPACTED_TOPIC or topic.startswith("__"))
+
+    @property
+    def machines(self) -> int:
+        return self.nodes + self.spare_broker
 
 
 def draw(seed: int) -> Options:
@@ -98,6 +124,8 @@ def draw(seed: int) -> Options:
         replica_lag_ms=rng.choice([3000, 10_000]),
         classic_members=rng.choice([0, 0, 1, 2]),
         seconds_between_changes=rng.choice([0.0, 5.0, 15.0, 40.0]),
+        compacts=rng.random() < 0.4,
+        spare_broker=nodes > 1 and rng.random() < 0.4,
     )
 
 

@@ -29,7 +29,7 @@ class Shrinking:
     def shrink(self) -> RunResult:
         self._without_faults()
         for options in self._smaller_options():
-            self._try(options, [fault for fault in self.best.faults if fault.node < options.nodes])
+            self._try(options, [fault for fault in self.best.faults if fault.node < options.machines])
         self._without_faults()
         return self.best
 

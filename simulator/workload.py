@@ -13,6 +13,7 @@ from simulator.clients.producer import IdempotentProducer
 from simulator.clients.reader import Reader
 from simulator.clients.transactional import TransactionalProducer
 from simulator.history import History, Place
+from simulator.node import SimulatedNode
 from simulator.options import Options
 
 GROUP_NAME: Final = "billing"
@@ -32,7 +33,7 @@ class Workload:
         self.members: list[GroupMember] = []
         self.operator: Operator | None = None
 
-    def start(self, places: list[Place]) -> None:
+    def start(self, places: list[Place], spare: SimulatedNode | None) -> None:
         options, history = self._options, self._history
         between, records_max = options.seconds_between_sends, options.batch_records_max
         for number in range(options.producers):
@@ -59,7 +60,7 @@ class Workload:
             member.cluster.loop.start(member.run(2.0))
 
         if options.seconds_between_changes:
-            operator = self.operator = Operator(self._new_client("operator"), options, places)
+            operator = self.operator = Operator(self._new_client("operator"), options, places, spare)
             operator.cluster.loop.start(operator.run(options.seconds_between_changes))
 
     def stop_writing(self) -> None:

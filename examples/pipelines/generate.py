@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def activity(start: datetime, span: timedelta, count: int, users: int) -> Iterator[Message]:
-    """Visits of a few views each, which may overlap, touch, or begin before the hours are over and end after them."""
+    """Visits of a few views each, which may overlap, touch, or be cut off by the end of the hours."""
     chosen = random.Random(f"activity {start}")
     user, at, left = "", start, 0
     for number in range(count):

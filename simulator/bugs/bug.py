@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from simulator.cluster_run import ClusterRun, RunResult
 from simulator.faults import plan
 from simulator.options import Options, draw
+
+PLAIN: Final[dict[str, Any]] = {
+    "classic_members": 0,
+    "compacts": False,
+    "seconds_between_changes": 0.0,
+    "spare_broker": False,
+}
+"""What most bugs have nothing to do with, and what runs are shorter without."""
 
 
 class Patches:
@@ -52,7 +60,7 @@ class Bug:
 
     def run(self, seed: int) -> RunResult:
         """One run with the bug in it."""
-        options: Options = replace(draw(seed), **self.options)
+        options: Options = replace(draw(seed), **{**PLAIN, **self.options})
         with self.present():
             return ClusterRun(seed, options, plan(seed, options)).run()
 

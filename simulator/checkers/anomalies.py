@@ -12,8 +12,9 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
 
+from simulator.checkers.cycles import check_cycles
 from simulator.findings import Findings
-from simulator.history import History, Outcome, Place, Poll, Send
+from simulator.history import History, Outcome, Place, Poll, Send, key_of
 
 
 def check_history(history: History, findings: Findings) -> None:
@@ -29,6 +30,8 @@ class Anomalies:
         self._findings = findings
         self._log: dict[Place, dict[int, int]] = defaultdict(dict)
         self._offset_of: dict[int, tuple[Place, int]] = {}
+        self._newest: dict[tuple[Place, int], int] | None = None
+        """The last offset of each key in the final read."""
 
     def check(self) -> None:
         for (place, _), rows in self._history.final.items():
@@ -43,6 +46,7 @@ class Anomalies:
         self._check_aborted_reads()
         self._check_whole_transactions()
         self._check_polls()
+        check_cycles(self._history, self._findings)
 
     def _observe(self, place: Place, rows: Iterable[tuple[int, int]], who: str) -> None:
         log = self._log[place]
@@ -69,11 +73,24 @@ class Anomalies:
             start = self._history.final_start.get(send.place, 0)
             if 0 <= send.offset < start:
                 continue
-            if committed and send.value not in final[send.place, True]:
+            if committed and send.value not in final[send.place, True] and not self._is_superseded(send):
                 rows = self._history.final[send.place, True]
                 end = rows[-1][0] if rows else -1
                 rule = "lost write" if send.offset <= end else "unseen"
                 self._findings.add(rule, _describe(send) + f"; the final read of {send.place} ends at offset {end}")
+
+    def _is_superseded(self, send: Send) -> bool:
+        """Whether a compacted topic has a later value of the same key."""
+        if not self._history.is_compacted(send.place.topic):
+            return False
+        if self._newest is None:
+            self._newest = {
+                (place, key_of(value)): offset
+                for (place, committed), rows in self._history.final.items()
+                if committed
+                for offset, value in rows
+            }
+        return self._newest.get((send.place, key_of(send.value)), -1) > send.offset
 
     def _check_order_of_sends(self) -> None:
         last: dict[tuple[str, Place], Send] = {}
@@ -111,7 +128,11 @@ class Anomalies:
         """Of a transaction all is visible in the end, or nothing."""
         final = {key: {value for _, value in rows} for key, rows in self._history.final.items()}
         for transaction in self._history.transactions:
-            sends = [send for send in transaction.sends if send.outcome is Outcome.OK]
+            sends = [
+                send
+                for send in transaction.sends
+                if send.outcome is Outcome.OK and not self._history.is_compacted(send.place.topic)
+            ]
             seen = [send for send in sends if send.value in final.get((send.place, True), set())]
             if seen and len(seen) != len(sends):
                 lost = next(send for send in sends if send not in seen)

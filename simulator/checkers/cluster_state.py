@@ -7,6 +7,7 @@ next to nothing. What needs the contents of logs (`committed`) is compared now a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from simulator.checkers.quorum_state import QuorumState
@@ -37,11 +38,13 @@ class Sight:
 class ClusterState:
     """What has been seen so far of a cluster that must stay true."""
 
-    def __init__(self, nodes: list[SimulatedNode], findings: Findings) -> None:
+    def __init__(
+        self, nodes: list[SimulatedNode], findings: Findings, is_compacted: Callable[[str], bool] = lambda topic: False
+    ) -> None:
         self._nodes = nodes
         self._sights: dict[str, Sight] = {}
         self.quorum = QuorumState(nodes, findings)
-        self.replicas = Replicas(nodes, findings)
+        self.replicas = Replicas(nodes, findings, is_compacted)
 
     def look_at(self, node: SimulatedNode) -> None:
         """After an event of a node: judge what it has changed."""

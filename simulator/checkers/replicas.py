@@ -8,6 +8,7 @@ they have lost.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -37,8 +38,9 @@ class ReplicaRow:
 class Replicas:
     """What has been seen of all partitions."""
 
-    def __init__(self, nodes: list[SimulatedNode], findings: Findings) -> None:
+    def __init__(self, nodes: list[SimulatedNode], findings: Findings, is_compacted: Callable[[str], bool]) -> None:
         self._nodes = nodes
+        self._is_compacted = is_compacted
         self._findings = findings
         self._logs: dict[str, CommittedLog] = {}
         self._leaders: dict[tuple[str, int], str] = {}
@@ -156,7 +158,8 @@ class Replicas:
     def _committed(self, name: str) -> CommittedLog:
         found = self._logs.get(name)
         if found is None:
-            found = self._logs[name] = CommittedLog(name, self._findings)
+            is_compacted = self._is_compacted(name.rpartition("-")[0])
+            found = self._logs[name] = CommittedLog(name, self._findings, is_compacted=is_compacted)
         return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from ottla.model.errors import ErrorCode
@@ -37,14 +37,17 @@ from ottla.wire.messages.incremental_alter_configs import (
 )
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from simulator.clients.connection import Gone
+from simulator.history import Place
 
 if TYPE_CHECKING:
     from simulator.clients.cluster import ClusterClient
-    from simulator.history import Place
     from simulator.options import Options
 
 ASK_MS: Final = 8000
+EVACUATION_SECONDS_MAX: Final = 20
+UNREGISTER_ATTEMPTS_MAX: Final = 20
 TOPIC_RESOURCE: Final = 2
 CHOICES: Final = {
     "internal.segment.bytes": ("1500", "4096", "16384", "1048576"),
@@ -55,16 +58,38 @@ CHOICES: Final = {
 """What may be set on a topic without losing records."""
 
 
+class Machine(Protocol):
+    """The broker that an operator may take away and bring back."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def is_alive(self) -> bool: ...
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    def retire(self) -> None:
+        """Stop, and stay so."""
+
+    def renew(self) -> None:
+        """Start with an empty disk."""
+
+
 class Operator:
     """Changes something every few seconds, until it is stopped."""
 
-    def __init__(self, cluster: ClusterClient, options: Options, places: list[Place]) -> None:
+    def __init__(
+        self, cluster: ClusterClient, options: Options, places: list[Place], spare: Machine | None = None
+    ) -> None:
         self.cluster = cluster
         self.stopped = False
         self.is_idle = True
         self._options = options
         self._places = places
         self._scratch = 0
+        self._spare = spare
         self._changes: list[tuple[str, Callable[[], Awaitable[int]]]] = [
             ("set a config", self._set_config),
             ("create a topic", self._create_topic),
@@ -77,6 +102,8 @@ class Operator:
                 ("elect leaders", self._elect),
                 ("remove a voter", self._remove_voter),
             ]
+        if spare is not None:
+            self._changes.append(("replace a broker", self._replace_broker))
 
     async def run(self, seconds_between: float) -> None:
         rng = self.cluster.rng
@@ -162,6 +189,55 @@ class Operator:
     async def _metadata(self) -> MetadataResponse:
         connection = await self.cluster.any_broker()
         return await connection.request(MetadataRequest(topics=None), MetadataResponse, timeout_ms=ASK_MS)
+
+    # -- brokers
+
+    async def _replace_broker(self) -> int:
+        """Move everything away from the spare broker, stop it, strike it off, and bring in another with its id."""
+        spare = self._spare
+        if spare is None or not spare.is_ready or not await self._evacuate(spare.node_id):
+            return ErrorCode.REQUEST_TIMED_OUT
+        spare.retire()
+        code = await self._unregister(spare)
+        spare.renew()
+        return code
+
+    async def _evacuate(self, node_id: int) -> bool:
+        """Whether the broker has no replica any more."""
+        for _ in range(EVACUATION_SECONDS_MAX):
+            found = await self._metadata()
+            others = sorted(broker.node_id for broker in found.brokers if broker.node_id != node_id)
+            hosted = [
+                (Place(topic.name or "", row.partition_index), list(row.replica_nodes))
+                for topic in found.topics
+                for row in topic.partitions
+                if node_id in row.replica_nodes
+            ]
+            if not hosted:
+                return True
+            for place, replicas in hosted:
+                kept = [replica for replica in replicas if replica != node_id]
+                more = [other for other in others if other not in kept]
+                await self._move(place, [*kept, *more][: len(replicas)])
+            await asyncio.sleep(1)
+        return False
+
+    async def _unregister(self, spare: Machine) -> int:
+        code: int = ErrorCode.REQUEST_TIMED_OUT
+        for attempt in range(1, UNREGISTER_ATTEMPTS_MAX):
+            await self.cluster.back_off(attempt)
+            if spare.is_alive:
+                continue
+            try:
+                connection = await self.cluster.any_broker()
+                request = UnregisterBrokerRequest(broker_id=spare.node_id)
+                answer = await connection.request(request, UnregisterBrokerResponse, timeout_ms=ASK_MS)
+            except Gone:
+                continue
+            code = answer.error_code
+            if code in (ErrorCode.NONE, ErrorCode.BROKER_ID_NOT_REGISTERED):
+                return ErrorCode.NONE
+        return code
 
     # -- voters
 

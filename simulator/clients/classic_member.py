@@ -76,10 +76,10 @@ class ClassicMember(GroupMember):
         connection = await self.cluster.coordinator(self.group, GROUP)
         answer = await connection.request(request, JoinGroupResponse, timeout_ms=REBALANCE_TIMEOUT_MS * 2)
         code = ErrorCode(answer.error_code)
-        if code is ErrorCode.UNKNOWN_MEMBER_ID:
-            self._member_id = ""
-        if answer.member_id:
+        if code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
             self._member_id = answer.member_id
+        elif code is ErrorCode.UNKNOWN_MEMBER_ID:
+            self._member_id = ""
         if code is not ErrorCode.NONE:
             raise Gone(code.name)
         await self._sync(answer)

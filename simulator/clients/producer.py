@@ -19,7 +19,7 @@ from ottla.wire.produce_client import encode_request, parse_response
 from ottla.wire.records import Record, build_batch
 from simulator.clients.cluster import NoLeader
 from simulator.clients.connection import Gone
-from simulator.history import Outcome, Place, Send
+from simulator.history import Outcome, Place, Send, key_of
 
 if TYPE_CHECKING:
     from simulator.clients.cluster import ClusterClient
@@ -52,7 +52,7 @@ def encode_batch(
     """The values of a batch, padded to sizes drawn by chance so that sectors and segments end anywhere."""
     now_ms = 1_700_000_000_000 + cluster.room.timeline.now_us // 1000
     records = [
-        Record(number, now_ms, b"%d" % (send.value % 5), b"%d " % send.value + bytes(cluster.rng.randrange(120)))
+        Record(number, now_ms, b"%d" % key_of(send.value), b"%d " % send.value + bytes(cluster.rng.randrange(120)))
         for number, send in enumerate(sends)
     ]
     return bytes(

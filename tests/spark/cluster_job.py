@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.functions import udf
+from pyspark.sql.types import StringType
 
 from ottla.spark import from_json_topic, session
 from pyspark_ottla.source import DefaultSource
@@ -40,8 +41,8 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-@udf("string")
-def command_of_executor(_: Any) -> str:
+@udf(StringType())
+def command_of_executor(value):  # type: ignore[no-untyped-def]  # Spark would take types as a wish for another kind
     java = parent_of(os.getppid())
     return Path(f"/proc/{java}/cmdline").read_text()
 

@@ -1,28 +1,20 @@
-"""connect_job.py BOOTSTRAP SOURCE SINK LETTERS DIRECTORY: the source, the sink and JSON through Spark Connect.
+"""connect_job.py REMOTE BOOTSTRAP SOURCE SINK LETTERS DIRECTORY: the source, the sink and JSON through Spark Connect.
 
-Starts a Connect server of its own, and is a client of it: nothing of Java is in this process. Prints what it saw.
+A client: nothing of Java is in this process. Prints what it saw.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 
+from pyspark.sql import SparkSession
+
 from ottla.spark import from_json_topic, infer_json_schema
-from ottla.spark.java import java_home
 
 
-def main(bootstrap: str, source: str, sink: str, letters: str, directory: str) -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    home = java_home()
-    if home is not None:
-        os.environ["JAVA_HOME"] = str(home)
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.remote("local[2]").config("spark.driver.bindAddress", "127.0.0.1")
-    spark = builder.config("spark.ui.enabled", "false").getOrCreate()
+def main(remote: str, bootstrap: str, source: str, sink: str, letters: str, directory: str) -> None:
+    spark = SparkSession.builder.remote(remote).getOrCreate()
     options = {"kafka.bootstrap.servers": bootstrap}
     stream = spark.readStream.format("ottla").options(**options, subscribe=source, startingOffsets="earliest").load()
     schema = infer_json_schema(stream)

@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 
 from bench.systems import free_port
 from ottla.client.deadline import Deadline
+from ottla.spark.interpreter import worker_python
 from ottla.spark.java import java_home
 from tests.spark.conftest import STARTS_MAX, TOO_SLOW, Lab, kill_session
 from tests.spark.test_sink import committed
@@ -32,12 +33,12 @@ def master(tmp_path: Path) -> Iterator[str]:
     port = free_port()
     address = f"spark://127.0.0.1:{port}"
     place = ("--host", "127.0.0.1", "--webui-port", "0")
-    started = [start(tmp_path, "master.Master", *place, "--port", str(port))]
+    started = [start(tmp_path, "deploy.master.Master", *place, "--port", str(port))]
     try:
         wait_for(port, started[0])
         for number in range(2):
             given = ("--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / f"work-{number}"), address)
-            started.append(start(tmp_path, "worker.Worker", *place, *given))
+            started.append(start(tmp_path, "deploy.worker.Worker", *place, *given))
         yield address
     finally:
         for process in started:
@@ -46,6 +47,7 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 
 def start(directory: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+    """One of Spark's own programs, in a session of its own."""
     home = Path(pyspark.__file__).parent
     java = java_home()
     env = {
@@ -54,10 +56,11 @@ def start(directory: Path, name: str, *arguments: str) -> subprocess.Popen[bytes
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
+        "PYSPARK_PYTHON": worker_python("local"),
     }
     with (directory / "daemons").open("ab") as output:
         return subprocess.Popen(
-            [home / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *arguments],
+            [home / "bin" / "spark-class", f"org.apache.spark.{name}", *arguments],
             start_new_session=True,
             env=env,
             stdout=output,
@@ -70,7 +73,7 @@ def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     while not deadline.passed() and process.poll() is None:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
-    pytest.fail(f"the master does not listen; it ended with {process.poll()}")
+    pytest.fail(f"nothing listens at port {port}; the process ended with {process.poll()}")
 
 
 def test_executors_that_die_and_tasks_that_straggle_double_and_lose_nothing(lab: Lab, master: str) -> None:

@@ -43,7 +43,8 @@ class Shop(NamedTuple):
     def program(self, name: str, *arguments: str) -> str:
         """Run a program of the example to its end; returns what it said."""
         command = [sys.executable, str(PROJECT / name), *arguments]
-        environment = {**os.environ, "OTTLA_BOOTSTRAP": self.bootstrap}
+        # Spark then takes a free port for its server instead of 15002, where another one may listen.
+        environment = {**os.environ, "OTTLA_BOOTSTRAP": self.bootstrap, "SPARK_TESTING": "1"}
         for attempt in range(STARTS_MAX):
             done = subprocess.run(
                 command, capture_output=True, text=True, env=environment, timeout=PROGRAM_SECONDS_MAX, check=False

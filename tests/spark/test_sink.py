@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -137,7 +136,6 @@ def kill_a_driver(lab: Lab, source: str) -> None:
         process = subprocess.Popen(
             [sys.executable, str(program), lab.bootstrap, source, str(lab.directory)],
             start_new_session=True,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
             stdout=subprocess.DEVNULL,
             stderr=errors,
         )

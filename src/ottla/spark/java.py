@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import stat
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Final
 
 from ottla.model.errors import OttlaError
+from ottla.spark.scripts import kept_script
 
 VERSION_MIN: Final = 17
 """The oldest Java that Spark 4 runs on."""
@@ -68,13 +67,5 @@ def version_of(java: Path) -> int:
 def wrapped(java: Path, cache: Path | None = None) -> Path:
     """A directory that can be JAVA_HOME and starts this Java through the script."""
     home = (cache or Path("~/.cache/ottla/java").expanduser()) / str(version_of(java))
-    script = home / "bin" / "java"
-    text = _SCRIPT.format(java=java, unwanted=_UNWANTED)
-    if script.exists() and script.read_text() == text:
-        return home
-    script.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=script.parent, delete=False) as made:
-        made.write(text)
-    Path(made.name).chmod(stat.S_IRWXU)
-    Path(made.name).replace(script)
+    kept_script(home / "bin" / "java", _SCRIPT.format(java=java, unwanted=_UNWANTED))
     return home

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from ottla.spark.interpreter import worker_python
 from ottla.spark.java import java_home
 from ottla.wire.compiled.warm import compile_ahead
 
@@ -50,7 +50,7 @@ def session(name: str = "ottla", *, master: str = "local[*]", config: Mapping[st
     workers run is compiled meanwhile, if this machine has not done so before.
     """
     threading.Thread(target=compile_ahead, name="ottla-compile", daemon=True).start()
-    for variable, setting in {"PYSPARK_PYTHON": sys.executable, **ENVIRONMENT}.items():
+    for variable, setting in {"PYSPARK_PYTHON": worker_python(master), **ENVIRONMENT}.items():
         os.environ.setdefault(variable, setting)
     home = java_home()
     if home is not None:
