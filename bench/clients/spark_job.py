@@ -22,7 +22,7 @@ from typing import Any
 
 from ottla.spark import session
 
-STREAM_S = 130
+STREAM_S = 300
 FILES = 4
 VALUE = "rpad(cast(id as string), 100, 'abcdefghij')"
 SMALL_WARM_UP = 10

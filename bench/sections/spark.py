@@ -25,7 +25,7 @@ from four Parquet files in one micro-batch. Spark's own sink delivers at least o
 ways of Ottla's. A small micro-batch has 1,000 rows. CPU is that of the session with all its workers, and of the
 broker."""
 
-ANSWER_S = 150
+ANSWER_S = 400
 PARTITIONS = 4
 CODECS = ("none", "lz4", "zstd")
 SMALL_ROWS = 1000
@@ -186,7 +186,9 @@ def python_of_connector(harness: Harness) -> str:
 
 
 def measure_all(harness: Harness, stages: Mapping[str, Stage]) -> None:
-    for system in harness.turns():
+    """The first sessions stay for all that is to be measured warm, so the other rounds of these come last."""
+    first_round, *later = in_rounds(harness)
+    for system in first_round:
         if system.name in stages:
             harness.sample(system, (FIRST,), stages[system.name].first)
     for codec in CODECS:
@@ -206,6 +208,14 @@ def measure_all(harness: Harness, stages: Mapping[str, Stage]) -> None:
     measure_writes(harness, stages)
     in_turns(harness, stages, (SMALL,), Stage.small)
     in_turns(harness, stages, (PLAN,), Stage.plan)
+    for system in (system for systems in later for system in systems):
+        if system.name in stages:
+            harness.sample(system, (FIRST,), stages[system.name].first)
+
+
+def in_rounds(harness: Harness) -> list[list[System]]:
+    turns = list(harness.turns())
+    return [turns[at : at + len(harness.systems)] for at in range(0, len(turns), len(harness.systems))]
 
 
 Take = Callable[[Stage], Mapping[str, float]]

@@ -68,6 +68,7 @@ class ClusterState:
                 partition.high_watermark != row.high_watermark
                 or partition.leader_epoch != row.leader_epoch
                 or partition.leads is not row.leads
+                or partition.isr is not row.isr
                 or (log is not None and log.log_end_offset != row.end_offset)
             ):
                 self.replicas.changed(node, row)

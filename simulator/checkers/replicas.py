@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class ReplicaRow:
     """A replica, and what was seen of it last."""
 
-    __slots__ = ("end_offset", "high_watermark", "leader_epoch", "leads", "name", "partition")
+    __slots__ = ("end_offset", "high_watermark", "isr", "leader_epoch", "leads", "name", "partition")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -32,6 +32,7 @@ class ReplicaRow:
         self.high_watermark = -1
         self.leader_epoch = -1
         self.leads = False
+        self.isr: tuple[int, ...] = ()
         self.end_offset = -1
 
 
@@ -57,7 +58,8 @@ class Replicas:
         end_before = row.end_offset
         high_watermark_before = row.high_watermark
         row.high_watermark, row.leads = partition.high_watermark, partition.leads
-        row.leader_epoch = partition.leader_epoch
+        is_other_isr = partition.isr != row.isr
+        row.leader_epoch, row.isr = partition.leader_epoch, partition.isr
         if log is None or partition.gone or not node.is_ready:
             return
         row.end_offset = log.log_end_offset
@@ -66,6 +68,8 @@ class Replicas:
             self._findings.add("the high watermark lies within the log", text)
         if partition.leads:
             self._leader_changed(node, row, is_further=partition.high_watermark > high_watermark_before)
+            if is_other_isr:
+                self._check_in_sync(row.name, partition)
         if log.log_end_offset < end_before:
             self.truncations += 1
             self._check_in_sync(row.name, partition, only=node)
@@ -146,6 +150,7 @@ class Replicas:
         committed = self._committed(row.name)
         if partition.leads or committed.end_offset:
             committed.look(node.host, node.starts, log, min(partition.high_watermark, log.log_end_offset))
+        self._check_in_sync(row.name, partition, only=node)
         if partition.leads:
             unstable = log.producers.first_unstable_offset
             stable = partition.high_watermark if unstable is None else min(unstable, partition.high_watermark)

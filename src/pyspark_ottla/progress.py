@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ottla.client.errors import ClientError
-from ottla.client.groups import GroupAdmin
 from ottla.model.ids import TopicPartition
 from pyspark_ottla.options import SourceOptions
 
@@ -33,6 +32,7 @@ def show_progress(
     group_id = group_of_query(options)
     if not options.commit_offsets or group_id is None:
         return
+    from ottla.client.groups import GroupAdmin
     from pyspark_ottla.reader import worker_cluster
 
     consumed = {TopicPartition(partition.topic, partition.index): partition.end}

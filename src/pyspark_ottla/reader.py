@@ -16,15 +16,14 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import NotFoundError, OffsetOutOfRangeError
-from ottla.client.fetching import FetchSettings
 from ottla.client.offsets import Isolation
-from ottla.client.partition_reader import PartitionReader
 from ottla.client.settings import ClientSettings
 from ottla.model.ids import TopicPartition
 from ottla.wire.compiled.warm import compile_ahead, ready_kernels
 from pyspark_ottla.offsets import OffsetRange, cut, resolve, subscribed_partitions
 from pyspark_ottla.options import SourceOptions
 from pyspark_ottla.schema import arrow_schema
+from pyspark_ottla.workers import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,9 +87,14 @@ class RangePartition(InputPartition):
 
 def read_range(partition: RangePartition, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The records of a task as Arrow batches. Runs on an executor."""
+    # The driver's side does without these, and starts with each query.
+    from ottla.client.fetching import FetchSettings
+    from ottla.client.partition_reader import PartitionReader
+
     ready_kernels()
     from pyspark_ottla.decode import Decoder
 
+    settle()
     wanted = TopicPartition(partition.topic, partition.index)
     decoder = Decoder(
         wanted,

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource
 from ottla.wire.compiled.warm import compile_ahead
 from pyspark_ottla.options import OptionError, batch_options, stream_options
 from pyspark_ottla.schema import check_schema, source_schema
+from pyspark_ottla.workers import settle
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -77,4 +78,5 @@ class DefaultSource(DataSource):
         options = sink_options(self.options, Delivery.EXACTLY_ONCE)
         check_sink_schema(schema, options.topic)
         compile_ahead()
+        settle()
         return StreamWriter(options)

@@ -23,6 +23,7 @@ from ottla.model.ids import TopicPartition
 from ottla.wire.compiled.warm import ready_kernels
 from pyspark_ottla.reader import worker_cluster
 from pyspark_ottla.sink_options import Delivery, SinkOptions
+from pyspark_ottla.workers import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,6 +99,7 @@ class RowSending:
         ready_kernels()
         from pyspark_ottla.encode import BatchEncoder
 
+        settle()
         self._sending = sending
         self._encoder = BatchEncoder(
             lambda topic: len(cluster.topic(topic, auto_create=True).partitions),

@@ -13,17 +13,21 @@ COMMANDS = {
     "website_activity.py": [sys.executable, "website_activity.py", "--visits", "20000"],
     "asyncio_client.py": [sys.executable, "asyncio_client.py"],
     "exactly_once.py": [sys.executable, "exactly_once.py", "--kills", "4", "--payments", "800"],
+    "bookstore.py": [sys.executable, "bookstore.py", "--logins", "300"],
+    "payments.py": [sys.executable, "payments.py", "--orders", "300"],
     "test_with_a_broker.py": [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_with_a_broker.py"],
 }
 EXPECTED = {
     "website_activity.py": "Every view was counted once, in order",
     "asyncio_client.py": "offset 2: hello 2",
     "exactly_once.py": "Every payment has exactly one receipt.",
+    "bookstore.py": "Portal, security, orders and catalogue agree.",
+    "payments.py": "the ledger balances to the cent",
     "test_with_a_broker.py": "1 passed",
 }
 
 
-SPARK_EXAMPLES = {"spark_activity.py"}
+SPARK_EXAMPLES = {"spark_activity.py", "log_aggregation.py", "sensor_alerts.py"}
 """These run in tests/spark, where one Spark runs at a time."""
 
 

@@ -90,6 +90,61 @@ def reorder_sends(history: History) -> None:
     history.polls.clear()
 
 
+def transaction_that_reads(history: History, *values: int) -> int:
+    """A committed transaction that wrote one value, which is returned, and has read these."""
+    transaction = history.begin("t")
+    transaction.outcome = Outcome.OK
+    made = history.send(PLACE, "t", len(history.sends), transaction)
+    history.settle(made, Outcome.OK, made.value)
+    for rows in history.final.values():
+        rows.append((made.value, made.value))
+    transaction.reads += [(PLACE, value, value) for value in values]
+    return made.value
+
+
+def read_in_a_circle(history: History) -> None:
+    first = transaction_that_reads(history, 4)
+    second = transaction_that_reads(history, 5)
+    transaction_that_reads(history, first)
+    assert second == first + 1
+
+
+def read_what_is_not_committed(history: History) -> None:
+    transaction_that_reads(history, 3)
+
+
+def test_transactions_that_read_from_earlier_ones_are_in_order() -> None:
+    history, findings = good_history(), Findings(lambda: 0)
+    first = transaction_that_reads(history, 0)
+    transaction_that_reads(history, first, 1)
+    transaction_that_reads(history, first, first + 1)
+    check_history(history, findings)
+    assert findings.found == []
+
+
+def test_a_compacted_topic_may_lack_what_a_later_value_of_the_key_has_replaced() -> None:
+    found = []
+    for is_compacted in (True, False):
+        history, findings = good_history(), Findings(lambda: 0)
+        history.is_compacted = {PLACE.topic: is_compacted}.__getitem__
+        for value in range(3, 6):
+            send(history, value)
+        for rows in history.final.values():
+            rows[:] = [(offset, offset) for offset in range(1, 6)]
+        history.polls.clear()
+        check_history(history, findings)
+        found.append([finding.rule for finding in findings.found])
+    assert found == [[], ["lost write"]]
+
+
+def test_a_compacted_topic_has_the_last_value_of_each_key() -> None:
+    history, findings = good_history(), Findings(lambda: 0)
+    history.is_compacted = lambda topic: True
+    lose_a_write(history)
+    check_history(history, findings)
+    assert [finding.rule for finding in findings.found] == ["lost write"]
+
+
 def test_a_good_history_shows_nothing() -> None:
     findings = Findings(lambda: 0)
     check_history(good_history(), findings)
@@ -108,6 +163,8 @@ def test_a_good_history_shows_nothing() -> None:
         (skip_in_a_poll, "poll skip"),
         (go_back, "non-monotonic poll"),
         (reorder_sends, "non-monotonic send"),
+        (read_in_a_circle, "G1c"),
+        (read_what_is_not_committed, "pre-committed read"),
     ],
 )
 def test_an_anomaly_is_found(spoil: Callable[[History], None], rule: str) -> None:
@@ -132,3 +189,17 @@ def test_offsets_of_a_group(uses: list[tuple[int, int, int, bool]], rule: str | 
         history.offsets.append(OffsetUse(begun_us, done_us, "g", PLACE, offset, is_read))
     check_groups(history, findings)
     assert [finding.rule for finding in findings.found] == ([] if rule is None else [rule])
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_found"), [(Outcome.OK, False), (Outcome.UNKNOWN, False), (Outcome.FAILED, True)]
+)
+def test_the_offset_of_an_aborted_transaction_is_never_read(outcome: Outcome, is_found: bool) -> None:
+    history, findings = good_history(), Findings(lambda: 0)
+    transaction = history.begin("t")
+    transaction.outcome = outcome
+    history.offsets.append(
+        OffsetUse(5, 6, "t-progress", PLACE, transaction.number, is_read=True, is_transactional=True)
+    )
+    check_groups(history, findings)
+    assert [finding.rule for finding in findings.found] == (["aborted offsets are never read"] if is_found else [])

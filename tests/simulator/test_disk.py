@@ -96,3 +96,31 @@ def test_a_full_disk_takes_part_of_a_write() -> None:
     with pytest.raises(OSError, match="No space"):
         file.pwrite(b"12345678", 0)
     assert file.size() == 4
+
+
+def test_what_is_on_the_medium_is_known_without_a_crash() -> None:
+    mount = new_mount()
+    file = mount.open("/data/a", create=True)
+    file.pwrite(b"hello", 0)
+    assert mount.medium.durable_bytes("/data/a") is None
+    file.sync()
+    mount.sync_dir("/data")
+    file.pwrite(b"j", 0)
+    assert mount.medium.durable_bytes("/data/a") == b"hello"
+    assert mount.read("/data/a") == b"jello"
+    assert mount.medium.durable_bytes("/data/b") is None
+
+
+def test_rot_changes_one_bit_of_a_file_that_has_a_checksum() -> None:
+    mount = new_mount()
+    for name in ("a.log", "a.index"):
+        file = mount.open(f"/data/{name}", create=True)
+        file.pwrite(bytes(100), 0)
+        file.sync()
+    for number in (0, 12345, 1 << 29):
+        before = mount.read("/data/a.log")
+        assert mount.medium.rot(number, (".log",)) == "/data/a.log"
+        differing = [one ^ other for one, other in zip(before, mount.read("/data/a.log"), strict=True) if one != other]
+        assert [bin(bits).count("1") for bits in differing] == [1]
+    assert mount.read("/data/a.index") == bytes(100)
+    assert mount.medium.rot(0, (".checkpoint",)) is None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from simulator.bugs.one_broker import ONE_BROKER
+from simulator.chance import Chance
 from simulator.cluster_run import ClusterRun
-from simulator.faults import plan
+from simulator.faults import WEIGHTS, Fault, plan
 from simulator.options import Options, draw
 from simulator.picture import picture
 from simulator.shrink import Shrinking
@@ -38,6 +40,66 @@ def test_faults_of_one_kind_do_not_depend_on_those_of_another() -> None:
     assert faults == sorted(faults)
     assert {fault.kind for fault in faults} != {faults[0].kind}
     assert [fault for fault in plan(3, options) if fault.kind == "kill"] == [f for f in faults if f.kind == "kill"]
+
+
+CHANGES = {
+    "cancel a reassignment",
+    "create a topic",
+    "delete a topic",
+    "elect leaders",
+    "reassign",
+    "remove a voter",
+    "replace a broker",
+    "set a config",
+}
+DONE = {
+    "abort",
+    "classic rebalance",
+    "commit",
+    "commit of ClassicMember",
+    "commit of GroupMember",
+    "commit with an offset",
+    "compaction",
+    "rotten disk replaced",
+}
+
+
+@pytest.mark.timeout(600)
+def test_every_fault_and_every_operation_really_happens() -> None:
+    """Over a few seeds: each kind of fault, each change that was asked for and made, each thing that clients do."""
+    seen: Counter[str] = Counter()
+    for seed in (1, 2, 3):
+        options = replace(BUSY, seconds=60)
+        result = ClusterRun(seed, options, one_of_each(seed, options)).run()
+        assert result.findings == []
+        seen.update(result.counts)
+    wanted = {f"fault: {kind}" for kind in WEIGHTS} | {f"done: {name}" for name in DONE}
+    wanted |= {f"change: {name}" for name in CHANGES}
+    assert wanted - seen.keys() == set()
+
+
+BUSY = Options(
+    nodes=3,
+    replicas=3,
+    spare_broker=True,
+    compacts=True,
+    transactional_producers=2,
+    classic_members=1,
+    group_members=1,
+    seconds_between_changes=1.5,
+    seconds_between_sends=0.5,
+)
+
+
+def one_of_each(seed: int, options: Options) -> list[Fault]:
+    """Every kind of fault, in an order and at nodes that the seed says."""
+    rng = Chance(seed).stream("one of each")
+    kinds = rng.sample(sorted(WEIGHTS), len(WEIGHTS))
+    apart_us = options.seconds * 1_000_000 // len(kinds)
+    return [
+        Fault(number * apart_us, kind, rng.randrange(options.nodes), 300_000, rng.randrange(1 << 30))
+        for number, kind in enumerate(kinds)
+    ]
 
 
 def test_a_failing_run_is_shrunk_and_shown() -> None:

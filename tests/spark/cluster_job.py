@@ -30,6 +30,7 @@ SETTINGS = {
     "spark.speculation": "true",
     "spark.speculation.interval": "500ms",
     "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.5",
     "spark.speculation.minTaskRuntime": "5s",
 }
 START_AGAIN = ("failed to connect back", "was aborted before it could be committed")

@@ -32,13 +32,15 @@ def master(tmp_path: Path) -> Iterator[str]:
     """The address of a master with two workers of one core each, all in processes of their own."""
     port = free_port()
     address = f"spark://127.0.0.1:{port}"
-    place = ("--host", "127.0.0.1", "--webui-port", "0")
-    started = [start(tmp_path, "deploy.master.Master", *place, "--port", str(port))]
+    place = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
+    started = [start(tmp_path, "deploy.master.Master", *place)]
     try:
         wait_for(port, started[0])
         for number in range(2):
-            given = ("--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / f"work-{number}"), address)
-            started.append(start(tmp_path, "deploy.worker.Worker", *place, *given))
+            # Spark makes a speculative copy of a task only on another host.
+            host = f"127.0.0.{2 + number}"
+            given = ("--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / host), "--webui-port", "0")
+            started.append(start(tmp_path, "deploy.worker.Worker", "--host", host, *given, address, host=host))
         yield address
     finally:
         for process in started:
@@ -46,7 +48,7 @@ def master(tmp_path: Path) -> Iterator[str]:
             process.wait()
 
 
-def start(directory: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+def start(directory: Path, name: str, *arguments: str, host: str = "127.0.0.1") -> subprocess.Popen[bytes]:
     """One of Spark's own programs, in a session of its own."""
     home = Path(pyspark.__file__).parent
     java = java_home()
@@ -54,7 +56,7 @@ def start(directory: Path, name: str, *arguments: str) -> subprocess.Popen[bytes
         **os.environ,
         **({} if java is None else {"JAVA_HOME": str(java)}),
         "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": host,
         "SPARK_DAEMON_MEMORY": "256m",
         "PYSPARK_PYTHON": worker_python("local"),
     }

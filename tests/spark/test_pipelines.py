@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -46,14 +47,11 @@ class Shop(NamedTuple):
         # Spark then takes a free port for its server instead of 15002, where another one may listen.
         environment = {**os.environ, "OTTLA_BOOTSTRAP": self.bootstrap, "SPARK_TESTING": "1"}
         for attempt in range(STARTS_MAX):
-            done = subprocess.run(
-                command, capture_output=True, text=True, env=environment, timeout=PROGRAM_SECONDS_MAX, check=False
-            )
-            said = done.stdout + done.stderr
+            code, said = ended(command, environment, self.data.parent)
             # A machine that is too busy for Spark's processes fails the run, which then goes on: as it is meant to be.
-            if done.returncode == 0 or TOO_SLOW not in said or attempt + 1 == STARTS_MAX:
+            if code == 0 or TOO_SLOW not in said or attempt + 1 == STARTS_MAX:
                 break
-        assert done.returncode == 0, said[-6000:]
+        assert code == 0, said[-6000:]
         return said
 
     def generate(self, start: str) -> list[Any]:
@@ -65,6 +63,25 @@ class Shop(NamedTuple):
 
     def table(self, name: str) -> list[dict[str, Any]]:
         return [row.asDict() for row in self.spark.read.parquet(str(self.data / "lake" / name)).collect()]
+
+
+def ended(command: list[str], environment: dict[str, str], directory: Path) -> tuple[int, str]:
+    """The exit code of a program and what it said. If it takes too long it is killed with all that it started."""
+    with subprocess.Popen(
+        command,
+        cwd=directory,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as program:
+        try:
+            said, _ = program.communicate(timeout=PROGRAM_SECONDS_MAX)
+        except BaseException:
+            os.killpg(program.pid, signal.SIGKILL)
+            raise
+    return program.returncode, said
 
 
 @pytest.fixture
@@ -179,15 +196,9 @@ def test_sessions_that_a_late_view_joins(modules: dict[str, ModuleType]) -> None
 def test_without_a_broker(tmp_path: Path) -> None:
     """Every program says so, with the address, and touches nothing."""
     environment = {**os.environ, "OTTLA_BOOTSTRAP": "127.0.0.1:1"}
-    started = [
-        subprocess.Popen(
-            [sys.executable, str(PROJECT / name)], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
-        )
-        for name in ("generate.py", "run.py", "streaming.py")
-    ]
-    for program in started:
-        _, said = program.communicate(timeout=PROGRAM_SECONDS_MAX)
-        assert program.returncode == 1
+    for name in ("generate.py", "run.py", "streaming.py"):
+        code, said = ended([sys.executable, str(PROJECT / name)], environment, tmp_path)
+        assert code == 1
         assert "cannot connect to 127.0.0.1:1" in said
         assert "OTTLA_BOOTSTRAP" in said
         assert "Traceback" not in said

@@ -22,7 +22,7 @@ from ottla.api.deferred import Deferred
 from ottla.model.chunks import Chunks
 from ottla.model.errors import ErrorCode
 from ottla.runtime.fetch_sessions import SESSION_EPOCH_FINAL, SESSION_EPOCH_INITIAL, SESSION_ID_NONE, FetchSession
-from ottla.runtime.fetching import FetchLimits
+from ottla.runtime.fetching import FetchLimits, fetch_limits
 from ottla.runtime.quorum_requests import is_metadata_fetch
 from ottla.wire import fetch as codec
 from ottla.wire.fetch_types import NODE_ENDPOINTS_SINCE, RACK_SINCE, FetchRequest, PartitionData
@@ -36,29 +36,25 @@ RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | Deferred | Awaitable[Chunks]:
     request = codec.parse(frame, position, ctx.api_version)
-    if request.replica_id >= 0 and is_metadata_fetch(request):
+    replica_id, wait_ms, bytes_min, bytes_max, isolation, session_id, epoch, topics, forgotten, rack_id, _, _, _ = (
+        request
+    )
+    if replica_id >= 0 and is_metadata_fetch(request):
         return fetch_metadata.handle(ctx, request)
-    bytes_max = min(request.max_bytes, ctx.services.config.fetch_max_bytes)
-    if request.session_epoch == SESSION_EPOCH_FINAL and request.session_id == SESSION_ID_NONE and not request.rack_id:
-        topics = ctx.services.fetches.fetch_at_once(request, bytes_max)
-        if topics is not None:
-            return _encoded(ctx, ErrorCode.NONE, SESSION_ID_NONE, topics)
+    bytes_max = min(bytes_max, ctx.services.config.fetch_max_bytes)
+    if epoch == SESSION_EPOCH_FINAL and session_id == SESSION_ID_NONE and not rack_id:
+        found = ctx.services.fetches.fetch_at_once(request, bytes_max)
+        if found is not None:
+            return _encoded(ctx, ErrorCode.NONE, SESSION_ID_NONE, found)
     session = _session(ctx, request)
     if isinstance(session, ErrorCode):
         return _encoded(ctx, session, SESSION_ID_NONE, [])
-    is_full = request.session_epoch in (SESSION_EPOCH_INITIAL, SESSION_EPOCH_FINAL)
-    for topic, partitions in request.topics:
+    for topic, partitions in topics:
         session.update(topic, partitions)
-    for topic, indexes in request.forgotten:
+    for topic, indexes in forgotten:
         session.forget(topic, indexes)
-    limits = FetchLimits(
-        request.max_wait_ms,
-        request.min_bytes,
-        bytes_max,
-        request.isolation_level,
-        not is_full,
-    )
-    return _fetch(ctx, session, limits)
+    is_full = epoch in (SESSION_EPOCH_INITIAL, SESSION_EPOCH_FINAL)
+    return _fetch(ctx, session, fetch_limits((wait_ms, bytes_min, bytes_max, isolation, not is_full)))
 
 
 def _fetch(ctx: RequestContext, session: FetchSession, limits: FetchLimits) -> Chunks | Deferred:

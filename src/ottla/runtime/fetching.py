@@ -31,7 +31,7 @@ from ottla.model.chunks import FileSlice
 from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, OttlaError, StorageError
 from ottla.runtime.fetch_sessions import FetchedPartition, FetchSession, TopicKey
 from ottla.runtime.follower_reading import closest_replica, divergence, follower_data, has_something
-from ottla.wire.fetch_types import FetchRequest, PartitionData
+from ottla.wire.fetch_types import FetchRequest, PartitionData, partition_data
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
@@ -46,8 +46,6 @@ GATHERED_MAX: Final = 64
 _LED_ELSEWHERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 _NO_RECORDS: Final = (-1, None, None, None, None)
-# What calling the class does, without a Python frame.
-_new_data: Final[Callable[[tuple[object, ...]], PartitionData]] = partial(tuple.__new__, PartitionData)
 
 Answer = Callable[[list[tuple[TopicKey, list[PartitionData]]]], None]
 """Takes the collected partitions and sends them; called exactly once unless the fetch is cancelled."""
@@ -62,6 +60,10 @@ class FetchLimits(NamedTuple):
     isolation_level: int
     only_changes: bool
     """In a session after its first fetch: partitions with neither data nor news are left out."""
+
+
+fetch_limits: Final[Callable[[tuple[int, int, int, int, bool]], FetchLimits]] = partial(tuple.__new__, FetchLimits)
+"""What calling the class does, without a Python frame."""
 
 
 class WaitingFetch:
@@ -254,7 +256,7 @@ class Fetches:
                     return None
                 aborted: Sequence[tuple[int, int]] | None = no_aborted
                 if offset >= limit:
-                    rows.append(_new_data((index, 0, high_watermark, stable, start, aborted, *_NO_RECORDS)))
+                    rows.append(partition_data((index, 0, high_watermark, stable, start, aborted, *_NO_RECORDS)))
                     continue
                 try:
                     records = log.read(offset, max_bytes if max_bytes < room else room, limit, not found)
@@ -263,7 +265,7 @@ class Fetches:
                 except OttlaError:
                     return None
                 rows.append(
-                    _new_data((index, 0, high_watermark, stable, start, aborted, -1, records, None, None, None))
+                    partition_data((index, 0, high_watermark, stable, start, aborted, -1, records, None, None, None))
                 )
                 if records is not None:
                     found += records.length

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.core.replication.quota import is_throttled
 from ottla.model.errors import ApiError
-from ottla.wire.fetch_types import EpochEndOffset, PartitionData
+from ottla.wire.fetch_types import EpochEndOffset, PartitionData, partition_data
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
@@ -48,10 +48,12 @@ def follower_data(
     fetched: FetchedPartition, partition: Partition, room: int, now_ms: int, *, at_least_one: bool
 ) -> PartitionData:
     """The answer to a follower, for one partition that is led here. ApiError: what is wrong with its question."""
-    partition.check_leader_epoch(fetched.current_leader_epoch)
+    if fetched.current_leader_epoch != partition.leader_epoch:
+        partition.check_leader_epoch(fetched.current_leader_epoch)
     log = partition.log_or_none or partition.log
     start_offset = log.log_start_offset
-    if fetched.last_fetched_epoch >= 0:
+    fetched_epoch = fetched.last_fetched_epoch
+    if fetched_epoch >= 0 and (fetched_epoch != log.epochs.latest or fetched.fetch_offset > log.log_end_offset):
         diverging = divergence(fetched, log)
         if diverging is not None:
             return PartitionData(
@@ -73,7 +75,9 @@ def follower_data(
             session.replica_id, session.replica_epoch, fetched.fetch_offset, fetched.log_start_offset, now_ms
         )
     high_watermark = partition.high_watermark
-    return PartitionData(fetched.index, 0, high_watermark, high_watermark, start_offset, None, -1, records)
+    return partition_data(
+        (fetched.index, 0, high_watermark, high_watermark, start_offset, None, -1, records, None, None, None)
+    )
 
 
 def _throttled(fetched: FetchedPartition, partition: Partition, records: FileSlice, now_ms: int) -> FileSlice | None:

@@ -206,7 +206,10 @@ class QuorumRequests:
 
 def is_metadata_fetch(request: fetch_types.FetchRequest) -> bool:
     """Whether a fetch is for the metadata log alone."""
-    return len(request.topics) == 1 and request.topics[0][0] in (METADATA_TOPIC_ID, METADATA_TOPIC)
+    if len(request.topics) != 1:
+        return False
+    topic = request.topics[0][0]
+    return topic == METADATA_TOPIC if isinstance(topic, str) else topic.int == METADATA_TOPIC_ID.int
 
 
 def _epoch_topics(found: EpochAnswer) -> list[quorum_nodes.EpochTopicResult]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import NamedTuple, Protocol
+from typing import Protocol, TypeAlias
 
 from ottla.model.errors import ApiError, ErrorCode
 
@@ -26,10 +26,8 @@ class Waiter(Protocol):
         """It is in the leader's log, but whether it stays is not known."""
 
 
-class _Waiting(NamedTuple):
-    end_offset: int
-    deadline: float
-    waiter: Waiter
+_Waiting: TypeAlias = tuple[int, float, Waiter]
+"""The end offset that is waited for, how long, and by whom."""
 
 
 class ReplicationWaits:
@@ -48,15 +46,15 @@ class ReplicationWaits:
 
     def add(self, end_offset: int, timeout_ms: int, waiter: Waiter) -> None:
         deadline = self._loop.time() + timeout_ms / 1000
-        self._queue.append(_Waiting(end_offset, deadline, waiter))
+        self._queue.append((end_offset, deadline, waiter))
         if self._timer is None or deadline < self._timer_at:
             self._arm(deadline)
 
     def release(self, high_watermark: int) -> None:
         """Tell those whose appends are below the high watermark."""
         queue = self._queue
-        while queue and queue[0].end_offset <= high_watermark:
-            queue.popleft().waiter.replicated()
+        while queue and queue[0][0] <= high_watermark:
+            queue.popleft()[2].replicated()
 
     def fail(self, error: ApiError) -> None:
         """Tell everybody that it was in vain."""
@@ -64,8 +62,8 @@ class ReplicationWaits:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for waiting in queue:
-            waiting.waiter.not_replicated(error)
+        for _, _, waiter in queue:
+            waiter.not_replicated(error)
 
     def _arm(self, deadline: float) -> None:
         if self._timer is not None:
@@ -76,14 +74,14 @@ class ReplicationWaits:
     def _expire(self) -> None:
         self._timer = None
         now = self._loop.time()
-        late = [waiting for waiting in self._queue if waiting.deadline <= now]
+        late = [waiter for _, deadline, waiter in self._queue if deadline <= now]
         if late:
-            self._queue = deque(waiting for waiting in self._queue if waiting.deadline > now)
+            self._queue = deque(waiting for waiting in self._queue if waiting[1] > now)
         if self._queue:
-            self._arm(min(waiting.deadline for waiting in self._queue))
+            self._arm(min(deadline for _, deadline, _ in self._queue))
         error = ApiError(ErrorCode.REQUEST_TIMED_OUT, "not all in-sync replicas have it yet; it may still be committed")
-        for waiting in late:
-            waiting.waiter.not_replicated(error)
+        for waiter in late:
+            waiter.not_replicated(error)
 
 
 class ReplicationFuture:

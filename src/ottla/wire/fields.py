@@ -1,4 +1,4 @@
-"""Single fields of a message, for the codecs that are written by hand (Produce and Fetch).
+"""Single fields of a message, for the codecs that are written by hand (Produce, Fetch, OffsetCommit).
 
 Messages come in two dialects. Classic ones put a fixed-size length in front of strings, bytes and arrays, -1 for null.
 Flexible ones use an unsigned varint of length + 1, 0 for null, and end each structure with tagged fields.

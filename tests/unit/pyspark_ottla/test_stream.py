@@ -12,6 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
+from ottla.client.connection import Connection
 from ottla.client.producer import Producer
 from ottla.model.ids import TopicPartition
 from pyspark_ottla import stream
@@ -21,6 +22,7 @@ from pyspark_ottla.stream import StreamReader
 from tests.unit.pyspark_ottla.tables import schema_of
 
 NewTopic = Callable[..., str]
+LIST_OFFSETS_KEY = 2
 ALL = ReadAllAvailable()
 
 
@@ -109,6 +111,26 @@ def test_partitions_that_start_at_the_latest_offset_wait_for_the_next_run(topic:
     following = topic.reader(startingOffsets=given)
     following.prepareForTriggerAvailableNow()
     assert following.latestOffset(end, ALL) == topic.at(2, 3)
+
+
+def test_an_idle_trigger_costs_one_list_offsets(topic: Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "TOPICS_AGE_SECONDS_MAX", 600.0)
+    topic.add(3)
+    reader = topic.reader(startingOffsets="earliest")
+    start = reader.initialOffset()
+    reader.latestOffset(start, ALL)
+    end = reader.latestOffset(start, ALL)
+    sent: list[int] = []
+    send_raw = Connection.send_raw
+
+    def noted(self: Connection, api_key: int, *given: Any) -> Any:
+        sent.append(api_key)
+        return send_raw(self, api_key, *given)
+
+    monkeypatch.setattr(Connection, "send_raw", noted)
+    assert reader.latestOffset(end, ALL) is end
+    assert reader.reportLatestOffset() == end
+    assert sent == [LIST_OFFSETS_KEY]
 
 
 def test_limits(topic: Fixture) -> None:

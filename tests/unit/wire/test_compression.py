@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.wire.compression import Codec, compress, decompress
+from ottla.wire.compression import Codec, compress, decompress, decompress_into
 
 CODECS = [codec for codec in Codec if codec is not Codec.NONE]
 TEXT = b"a sentence that is said again and again, " * 3000
@@ -119,6 +119,18 @@ def test_a_snappy_block_of_a_false_length_is_refused(length: int) -> None:
     framed = compress(Codec.SNAPPY, b"")
     assert refused(Codec.SNAPPY, framed + length.to_bytes(4, signed=True) + b"abc", MB) is ErrorCode.CORRUPT_MESSAGE
     assert refused(Codec.SNAPPY, framed + b"ab", MB) is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_many_are_decompressed_into_one_buffer(codec: Codec) -> None:
+    room = bytearray(len(TEXT) + 10)
+    assert decompress_into(codec, compress(codec, TEXT), memoryview(room)[5:]) == len(TEXT)
+    assert room == bytes(5) + TEXT + bytes(5)
+    assert decompress_into(codec, compress(codec, TEXT), memoryview(room)[11:]) is None
+    if codec is not Codec.NONE:
+        with pytest.raises(ApiError) as caught:
+            decompress_into(codec, b"this is nothing of the kind", memoryview(room))
+        assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_unknown_codecs_are_refused() -> None:

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -52,6 +50,8 @@ def compile_ahead() -> None:
     if _ready or _marker() is None or is_compiled():
         _ready = True
         return
+    import subprocess
+
     tell(NOTICE)
     began = time.monotonic()
     command = (sys.executable, "-c", "from ottla.wire.compiled import warm; warm.ready_kernels(quiet=True)")
@@ -114,15 +114,17 @@ def _situation() -> str:
     for source in kernel_sources():
         facts = source.stat()
         digest.update(f"{source.name} {facts.st_size} {facts.st_mtime_ns}\n".encode())
-    digest.update(f"{sys.implementation.cache_tag} {_numba_version()} {_processor()}".encode())
+    digest.update(f"{sys.implementation.cache_tag} {_numba()} {_processor()}".encode())
     return digest.hexdigest()[:_DIGEST_CHARACTERS]
 
 
-def _numba_version() -> str:
-    try:
-        return f"{version('numba')} {version('llvmlite')}"
-    except PackageNotFoundError:
+def _numba() -> str:
+    """Which numba is installed, without its import."""
+    found = find_spec("numba")
+    if found is None or found.origin is None:
         return ""
+    facts = Path(found.origin).stat()
+    return f"{found.origin} {facts.st_size} {facts.st_mtime_ns}"
 
 
 def _processor() -> str:
@@ -131,6 +133,8 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
         wanted = ("vendor_id", "cpu family", "model", "stepping", "flags", "Features", "CPU part")
         return "\n".join(line for line in lines if line.startswith(wanted))
+    import platform
+
     return f"{platform.machine()} {platform.processor()}"
 
 
