@@ -89,12 +89,12 @@ def _directory(wanted: Path | None) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM and a closed terminal clean up as Ctrl-C does."""
+    """SIGTERM and a closed terminal clean up as Ctrl-C does. Whoever ignores them meanwhile need not undo that."""
 
     def interrupt(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
-    numbers = (signal.SIGTERM, signal.SIGHUP)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, interrupt) for number in numbers]
     try:
         yield

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,6 +74,9 @@ class Conductor:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # Impatience would leave processes behind. Everything from here on has a bound.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
         self.view.__exit__(None, None, None)
         for generator in self._generators:
             generator.stop()

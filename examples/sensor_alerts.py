@@ -4,9 +4,10 @@
     python sensor_alerts.py
 
 Readings carry the time at which they were taken, and come late and out of order, as radio is. A Spark stream averages
-them by machine and minute of *that* time, waits for late ones up to two minutes (the watermark), and writes an alert for
-each minute whose average is too high: once, when the minute is complete, and exactly once in the topic. Readings that
-are later than that come when their minute has been judged, and are left out.
+them by machine and minute of *that* time, waits for late ones up to two minutes (the watermark), and writes an alert
+for each minute whose average is too high: once, when the minute is complete, and exactly once in the topic. Readings
+that are later than that come when their minute has been judged, and are left out.
+
 In the end the alerts must be those that the readings give when they are averaged in plain Python.
 """
 
@@ -119,10 +120,8 @@ def judge(bootstrap: str, readings: str, alerts: str, checkpoint: str) -> None:
 def read_alerts(bootstrap: str, topic: str) -> list[Alert]:
     """Committed alerts, as an operator's screen would show them."""
     stored = ottla_spark.read(topic, bootstrap=bootstrap, **{"isolation.level": "read_committed"})
-    rows = stored.selectExpr(
-        "cast(key as string) as sensor", "get_json_object(cast(value as string), '$.minute') as at"
-    )
-    return sorted((row["sensor"], row["at"]) for row in rows.collect())
+    rows = stored.selectExpr("cast(key as string) as sensor", "cast(value as string) as alert").collect()
+    return sorted((row["sensor"], json.loads(row["alert"])["minute"]) for row in rows)
 
 
 @contextlib.contextmanager

@@ -36,7 +36,7 @@ LIVENESS_SECONDS_MAX: Final = 90
 FINAL_READ_SECONDS_MAX: Final = 60
 CATCH_UP_SECONDS_MAX: Final = 60
 STEP_US: Final = SECOND_US // 3
-COLLECT_US: Final = 60 * SECOND_US
+COLLECT_US: Final = 120 * SECOND_US
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ class Options:
     window: int = 3
     batch_records_max: int = 3
     seconds_between_sends: float = 0.3
+    seconds_between_transactions: float = 0.9
     seconds_between_faults: float = 12.0
     compacts: bool = False
     """There is a compacted topic, and the cleaner runs."""
@@ -65,7 +66,7 @@ class Options:
             "group.initial.rebalance.delay.ms": "300",
             "group.consumer.session.timeout.ms": "6000",
             "group.consumer.min.session.timeout.ms": "6000",
-            "group.consumer.heartbeat.interval.ms": "1000",
+            "group.consumer.heartbeat.interval.ms": "1500",
             "group.consumer.min.heartbeat.interval.ms": "1000",
             "offsets.topic.replication.factor": str(self.replicas),
             "transaction.state.log.replication.factor": str(self.replicas),
@@ -103,7 +104,7 @@ class Options:
 def draw(seed: int) -> Options:
     """The options of a seed."""
     rng = Chance(seed).stream("options")
-    nodes = rng.choice([1, 3, 3, 3])
+    nodes = rng.choice([1, 3, 3])
     return Options(
         nodes=nodes,
         replicas=nodes,
@@ -118,7 +119,8 @@ def draw(seed: int) -> Options:
         group_members=rng.choice([0, 1, 2, 3]),
         window=rng.randint(1, 5),
         batch_records_max=rng.choice([1, 3, 8]),
-        seconds_between_sends=_spread(rng, 0.2, 3.0),
+        seconds_between_sends=_spread(rng, 0.3, 4.0),
+        seconds_between_transactions=_spread(rng, 1.0, 15.0),
         seconds_between_faults=_spread(rng, 3.0, 40.0),
         replica_wait_ms=rng.choice([500, 1000, 2000]),
         replica_lag_ms=rng.choice([3000, 10_000]),

@@ -18,6 +18,7 @@ from simulator.options import Options
 
 GROUP_NAME: Final = "billing"
 CLASSIC_NAME: Final = "audit"
+COMMIT_SECONDS: Final = 3.0
 
 
 class Workload:
@@ -46,7 +47,7 @@ class Workload:
             # The third one takes the id of the first.
             writer = TransactionalProducer(self._new_client(f"txn-{number}"), history, places, f"ledger-{number % 2}")
             self.transactional.append(writer)
-            writer.cluster.loop.start(writer.run(between * 3, records_max))
+            writer.cluster.loop.start(writer.run(options.seconds_between_transactions, records_max))
         for number in range(options.readers):
             reader = Reader(self._new_client(f"reader-{number}"), history, places, committed_only=number % 2 == 0)
             self.readers.append(reader)
@@ -57,7 +58,7 @@ class Workload:
         for number in range(options.classic_members):
             self.members.append(ClassicMember(self._new_client(f"classic-{number}"), history, CLASSIC_NAME, places))
         for member in self.members:
-            member.cluster.loop.start(member.run(2.0))
+            member.cluster.loop.start(member.run(COMMIT_SECONDS))
 
         if options.seconds_between_changes:
             operator = self.operator = Operator(self._new_client("operator"), options, places, spare)

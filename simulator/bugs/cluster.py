@@ -14,9 +14,16 @@ from ottla.runtime.quorum_log import QuorumLog
 from ottla.runtime.quorum_state import QuorumState
 from simulator.bugs.bug import Bug, Patches
 
-TOGETHER: Final[dict[str, Any]] = {"nodes": 3, "replicas": 3, "seconds": 60, "seconds_between_faults": 3.0}
+TOGETHER: Final[dict[str, Any]] = {
+    "nodes": 3,
+    "replicas": 3,
+    "seconds": 60,
+    "seconds_between_faults": 3.0,
+    "seconds_between_transactions": 3.0,
+}
 SYNCED: Final[dict[str, Any]] = {**TOGETHER, "flush_each": True}
 UNSYNCED: Final[dict[str, Any]] = {**TOGETHER, "flush_each": False}
+STORMY: Final[dict[str, Any]] = {**UNSYNCED, "seconds": 40, "seconds_between_faults": 1.2}
 
 
 def _quorum_counts_what_is_not_synced(patches: Patches) -> None:
@@ -91,7 +98,7 @@ CLUSTER: Final = (
     Bug("votes are given to anybody", "a leader that lacks entries", 15, _votes_are_given_to_anybody, SYNCED),
     Bug("leaders commit alone", "high watermark without followers", 6, _leaders_commit_alone, UNSYNCED),
     Bug("everybody is in sync", "the ISR holds who lags", 10, _everybody_is_in_sync, UNSYNCED),
-    Bug("every start counts as clean", "a lost tail stays in the ISR", 15, _every_start_counts_as_clean, UNSYNCED),
+    Bug("every start counts as clean", "a lost tail stays in the ISR", 8, _every_start_counts_as_clean, STORMY),
     Bug("votes are not stored", "a voter votes twice in an epoch", 3, _votes_are_not_stored, SYNCED),
     Bug(
         "followers cut to the high watermark",

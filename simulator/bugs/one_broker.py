@@ -20,7 +20,12 @@ from ottla.runtime.partition import Partition
 from simulator.bugs.bug import Bug, Patches
 
 ALONE: Final[dict[str, Any]] = {"nodes": 1, "replicas": 1, "seconds": 60, "seconds_between_faults": 3.0}
-BUSY: Final[dict[str, Any]] = {**ALONE, "seconds_between_sends": 0.1, "producers": 3}
+BUSY: Final[dict[str, Any]] = {
+    **ALONE,
+    "seconds_between_sends": 0.1,
+    "seconds_between_transactions": 0.3,
+    "producers": 3,
+}
 SYNCED: Final[dict[str, Any]] = {**BUSY, "flush_each": True}
 UNSYNCED: Final[dict[str, Any]] = {**BUSY, "flush_each": False}
 LARGE: Final[dict[str, Any]] = {**SYNCED, "batch_records_max": 30, "segment_bytes": 1 << 16}

@@ -22,7 +22,8 @@ SHARED: Final[dict[str, Any]] = {
     "partitions": 3,
     "seconds": 60,
     "seconds_between_faults": 6.0,
-    "seconds_between_sends": 0.1,
+    "seconds_between_sends": 0.5,
+    "seconds_between_transactions": 0.3,
     "transactional_producers": 3,
     "readers": 2,
 }

@@ -75,6 +75,7 @@ class ClusterState:
 
     def look(self) -> None:
         """Now and then: which replicas there are, and whether their logs hold the same."""
+        image = self.replicas.image()
         for node in self._nodes:
             self.look_at(node)
             sight = self._sights[node.host]
@@ -82,5 +83,5 @@ class ClusterState:
                 self.quorum.look(node, sight.quorum)
             sight.rows = self.replicas.rows_of(node, sight.rows)
             for row in sight.rows if node.rotten is None else ():
-                self.replicas.look(node, row)
+                self.replicas.look(node, row, image)
         self.replicas.look_at_leaders()

@@ -90,8 +90,14 @@ class Replicas:
             committed.reach(partition.high_watermark)
             self._check_in_sync(name, partition)
 
-    def _check_in_sync(self, name: str, partition: Partition, only: SimulatedNode | None = None) -> None:
-        image = self._image()
+    def _check_in_sync(
+        self,
+        name: str,
+        partition: Partition,
+        only: SimulatedNode | None = None,
+        image: MetadataImage | None = None,
+    ) -> None:
+        image = image or self.image()
         topic = None if image is None else image.topics.get(partition.topic)
         if image is None or topic is None or partition.index >= len(topic.partitions):
             return
@@ -116,7 +122,7 @@ class Replicas:
             text = f"{name}: {node.host} ends at {log.log_end_offset}, committed is {end}, in sync are {state.isr}"
             self._findings.add("whoever is in sync holds everything that is committed", text)
 
-    def _image(self) -> MetadataImage | None:
+    def image(self) -> MetadataImage | None:
         """What the active controller of the newest epoch knows."""
         best: tuple[int, MetadataImage] | None = None
         for node in self._nodes:
@@ -141,8 +147,8 @@ class Replicas:
         partitions = node.partitions if node.is_ready else []
         return [known.get(id(partition)) or ReplicaRow(partition) for partition in partitions]
 
-    def look(self, node: SimulatedNode, row: ReplicaRow) -> None:
-        """Compare what a replica holds below its high watermark."""
+    def look(self, node: SimulatedNode, row: ReplicaRow, image: MetadataImage | None) -> None:
+        """Compare what a replica holds below its high watermark, and with what `image` says that it must hold."""
         partition = row.partition
         log = partition.log_or_none
         if log is None or partition.gone:
@@ -150,7 +156,8 @@ class Replicas:
         committed = self._committed(row.name)
         if partition.leads or committed.end_offset:
             committed.look(node.host, node.starts, log, min(partition.high_watermark, log.log_end_offset))
-        self._check_in_sync(row.name, partition, only=node)
+        if image is not None:
+            self._check_in_sync(row.name, partition, only=node, image=image)
         if partition.leads:
             unstable = log.producers.first_unstable_offset
             stable = partition.high_watermark if unstable is None else min(unstable, partition.high_watermark)

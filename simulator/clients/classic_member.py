@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from simulator.history import History
 
 SESSION_TIMEOUT_MS: Final = 6000
-HEARTBEAT_SECONDS: Final = 1.0
+HEARTBEAT_SECONDS: Final = 1.5
 PROTOCOL: Final = "range"
 _SHORT: Final = Struct(">h")
 _INT: Final = Struct(">i")

@@ -126,6 +126,8 @@ class Reader:
             connection = await self.cluster.leader_of(place, "fetch")
             by_leader.setdefault(connection, []).append(place)
         self._sessions = {held: session for held, session in self._sessions.items() if held in by_leader}
+        if len(by_leader) == 1:
+            return await self._fetch(*next(iter(by_leader.items())))
         outcomes = await asyncio.gather(*(self._fetch(held, places) for held, places in by_leader.items()))
         return all(outcomes)
 

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from ottla.wire.compiled.warm import compile_ahead
 from pyspark_ottla.options import OptionError, batch_options, stream_options
 from pyspark_ottla.schema import check_schema, source_schema
-from pyspark_ottla.workers import settle
+from pyspark_ottla.workers import compile_ahead, settle
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (

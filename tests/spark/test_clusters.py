@@ -57,7 +57,7 @@ def start(directory: Path, name: str, *arguments: str, host: str = "127.0.0.1") 
         **({} if java is None else {"JAVA_HOME": str(java)}),
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": host,
-        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_MEMORY": "512m",
         "PYSPARK_PYTHON": worker_python("local"),
     }
     with (directory / "daemons").open("ab") as output:

@@ -7,8 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,16 +44,28 @@ class Run:
         raise AssertionError(f"it never said {text!r}: {''.join(self.said)}")
 
     def end(self) -> tuple[int, str]:
+        """Its exit code and all that it said."""
         assert self.process.stdout is not None
         self.said += self.process.stdout
         return self.process.wait(SECONDS_MAX), "".join(self.said)
 
+    def close(self) -> None:
+        """A test that failed half-way leaves nothing behind, either: SIGTERM cleans up as Ctrl-C does."""
+        self.process.terminate()
+        self.process.communicate(timeout=SECONDS_MAX)
+
 
 @pytest.fixture
-def directory() -> Iterator[Path]:
-    """With a short name: what lies below is a path of a socket."""
-    with tempfile.TemporaryDirectory(prefix="ottla-test-") as made:
-        yield Path(made)
+def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    runs: list[Run] = []
+
+    def begin(*options: str) -> Run:
+        runs.append(Run(tmp_path, *options))
+        return runs[-1]
+
+    yield begin
+    for run in runs:
+        run.close()
 
 
 def left_behind(run: Run) -> list[str]:
@@ -71,8 +82,8 @@ def left_behind(run: Run) -> list[str]:
     return processes + [str(path) for path in run.temporary.glob("ottla-demo-*")]
 
 
-def test_a_broker_dies_and_every_event_has_one_result(directory: Path) -> None:
-    run = Run(directory)
+def test_a_broker_dies_and_every_event_has_one_result(start: Callable[..., Run]) -> None:
+    run = start()
     code, said = run.end()
     assert code == 0, said
     assert "nothing lost, nothing twice" in said
@@ -83,8 +94,8 @@ def test_a_broker_dies_and_every_event_has_one_result(directory: Path) -> None:
     assert left_behind(run) == []
 
 
-def test_a_result_too_many_is_found(directory: Path) -> None:
-    run = Run(directory, "--keep")
+def test_a_result_too_many_is_found(start: Callable[..., Run]) -> None:
+    run = start("--keep")
     brokers = re.findall(r"127\.0\.0\.1:\d+", run.read_until("three brokers are ready"))
     run.read_until("this goes on until Ctrl-C")
     write_one_again(",".join(brokers))
@@ -109,8 +120,8 @@ def write_one_again(bootstrap: str) -> None:
     assert producer.flush(60) == 0
 
 
-def test_an_interrupt_leaves_nothing_behind(directory: Path) -> None:
-    run = Run(directory)
+def test_an_interrupt_leaves_nothing_behind(start: Callable[..., Run]) -> None:
+    run = start()
     run.read_until("three brokers are ready")
     run.process.send_signal(signal.SIGINT)
     code, said = run.end()

@@ -47,7 +47,9 @@ def _commit(ctx: RequestContext, request: OffsetCommit) -> Chunks | Awaitable[Ch
         codes = ctx.services.groups.submit(group_id, command)
     except ApiError as error:
         return _failed(ctx, request, error)
-    return _answer(ctx, request, codes, refused) if type(codes) is list else _when(ctx, request, codes, refused)  # type: ignore[arg-type]
+    if isinstance(codes, list):
+        return _answer(ctx, request, codes, refused)
+    return _when(ctx, request, codes, refused)
 
 
 def _wanted(ctx: RequestContext, request: OffsetCommit) -> tuple[list[NewOffset], Refused]:

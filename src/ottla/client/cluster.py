@@ -52,6 +52,8 @@ class Cluster:
         self._connections: dict[int, Connection] = {}
         self._waiting: dict[int, Connection] = {}
         self._bootstrap: Connection | None = None
+        self.coordinators: dict[tuple[int, str], int] = {}
+        """The broker of each kind and key that somebody asked for; kept by `Coordinators`."""
 
     def __enter__(self) -> Cluster:
         return self

@@ -22,6 +22,7 @@ from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoo
 T = TypeVar("T")
 
 COORDINATOR_WAIT_MS_MAX: Final = 30_000
+REMEMBERED_MAX: Final = 1_000
 _SEVERAL_KEYS_SINCE: Final = 4
 
 
@@ -33,23 +34,26 @@ class CoordinatorKind(IntEnum):
 
 
 class Coordinators:
-    """The coordinators of one kind, remembered until they turn out to be others."""
+    """The coordinators of one kind. The cluster remembers them for everybody until they turn out to be others."""
 
     def __init__(self, cluster: Cluster, kind: CoordinatorKind) -> None:
         self._cluster = cluster
         self._kind = kind
-        self._known: dict[str, int] = {}
 
     def node_id(self, key: str) -> int:
         """The broker that coordinates the key. Asks once; a retriable BrokerError while there is none."""
-        known = self._known.get(key)
+        remembered = self._cluster.coordinators
+        known = remembered.get((self._kind, key))
         if known is None:
-            known = self._known[key] = self._ask(key)
+            known = self._ask(key)
+            if len(remembered) >= REMEMBERED_MAX:
+                remembered.clear()
+            remembered[self._kind, key] = known
         return known
 
     def forget(self, key: str) -> None:
         """Somebody found that another broker coordinates the key."""
-        self._known.pop(key, None)
+        self._cluster.coordinators.pop((self._kind, key), None)
 
     def call(self, key: str, attempt: Callable[[Connection], T], *, repeatable: bool = True) -> T:
         """Run `attempt` with a connection to the key's coordinator until it succeeds or fails for good."""

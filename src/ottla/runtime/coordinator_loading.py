@@ -124,6 +124,8 @@ class ShardLoading(Generic[RecordT]):
             raise CorruptLogError(f"{self._log.tp}, after offset {self.next_offset}: {error.message}") from error
         self._replay_latest()
         if self.next_offset == before:
+            if data:
+                raise CorruptLogError(f"{self._log.tp}: no whole batch holds offset {before}")
             # All that is left was compacted away.
             self.next_offset = max(before, self._log.log_end_offset)
 

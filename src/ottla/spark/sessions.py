@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.spark.interpreter import worker_python
 from ottla.spark.java import java_home
-from ottla.wire.compiled.warm import compile_ahead
+from pyspark_ottla.workers import compile_ahead
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -77,12 +77,14 @@ def batches_of_pairs(
             data, position
         )
         if length < _LENGTH_MIN or magic != MAGIC:
+            if lone:
+                yield lone_from, position, lone_offset, -1, False, lone
             raise ApiError(
                 ErrorCode.CORRUPT_MESSAGE, f"no record batch at byte {position}: length {length}, magic {magic}"
             )
+        if position + LENGTH_PREFIX_BYTES + length > size:
+            break
         start, position = position, position + LENGTH_PREFIX_BYTES + length
-        if position > size:
-            return
         last_offset = base_offset + last_delta
         if last_offset < from_offset:
             continue

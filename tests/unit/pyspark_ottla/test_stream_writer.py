@@ -203,7 +203,7 @@ def test_a_task_of_a_dead_driver_takes_a_decided_transaction_away_and_the_rerun_
     query: Query, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages: list[Any] = [query.write(0, task) for task in TASKS]
-    with pytest.raises(Died), dying_at(20, monkeypatch):
+    with pytest.raises(Died), dying_at(6, monkeypatch):  # It has the id, and has written nothing yet.
         query.write(0, 1)
     query.die()
     with pytest.raises(SinkError, match="was aborted before it could be committed"):

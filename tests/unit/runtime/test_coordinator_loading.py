@@ -85,6 +85,23 @@ def test_a_load_gives_the_state_as_it_was(
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("buffer_bytes", [1, 100, 145, 150, 200, 225, 230])
+@pytest.mark.parametrize("replaceable", [None, b""])
+def test_slices_that_end_inside_a_batch_lose_nothing(
+    tmp_path: Path, buffer_bytes: int, replaceable: bytes | None
+) -> None:
+    async def scenario() -> None:
+        broker = CountingBroker(tmp_path)
+        coordinators = broker.start()
+        for number in range(40):
+            coordinators.submit("k", Add(f"name-{number % 13}"))
+        shard, loading = load(broker, buffer_bytes, replaceable)
+        assert shard.counts == broker.shard.counts
+        assert loading.records == 40
+
+    asyncio.run(scenario())
+
+
 def test_what_does_not_check_out_is_passed_over_and_counted(tmp_path: Path) -> None:
     async def scenario() -> None:
         broker = CountingBroker(tmp_path)

@@ -132,8 +132,12 @@ def test_neighbours_of_one_record_each_are_read_like_others(given_records: list[
     assert found[-1].last_offset == len(given_records) - 1
 
 
-def test_neighbours_of_one_record_each_come_together() -> None:
-    batches = [build_batch([Record(offset, 1, b"k%d" % offset, b"v")], base_offset=offset) for offset in range(5)]
-    (found,) = batches_of_pairs(b"".join(batches), 1)
-    pairs = [(b"k%d" % offset, b"v") for offset in range(1, 5)]
-    assert BatchOfPairs(*found) == BatchOfPairs(len(batches[0]), sum(map(len, batches)), 4, -1, False, pairs)
+@pytest.mark.parametrize("cut", [0, 1, 10, 60, 69])
+def test_neighbours_of_one_record_each_come_together(cut: int) -> None:
+    batches = [build_batch([Record(offset, 1, b"k%d" % offset, b"v")], base_offset=offset) for offset in range(6)]
+    whole = batches if cut == 0 else batches[:-1]
+    data = b"".join(batches)
+    (found,) = batches_of_pairs(data[: len(data) - cut], 1)
+    pairs = [(b"k%d" % offset, b"v") for offset in range(1, len(whole))]
+    expected = BatchOfPairs(len(batches[0]), sum(map(len, whole)), len(whole) - 1, -1, False, pairs)
+    assert BatchOfPairs(*found) == expected

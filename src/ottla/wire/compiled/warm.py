@@ -105,21 +105,21 @@ def _alone(directory: Path) -> Iterator[None]:
 
 def _marker() -> Path | None:
     """The file that says so, there or not; None where no cache is kept."""
-    directory = os.environ.get(NUMBA_CACHE_DIR)
-    return Path(directory) / f"ready-{_situation()}" if directory else None
+    directory, numba = os.environ.get(NUMBA_CACHE_DIR), _numba()
+    return Path(directory) / f"ready-{_situation(numba)}" if directory and numba else None
 
 
-def _situation() -> str:
+def _situation(numba: str) -> str:
     digest = hashlib.sha256(str(_PACKAGE).encode())
     for source in kernel_sources():
         facts = source.stat()
         digest.update(f"{source.name} {facts.st_size} {facts.st_mtime_ns}\n".encode())
-    digest.update(f"{sys.implementation.cache_tag} {_numba()} {_processor()}".encode())
+    digest.update(f"{sys.implementation.cache_tag} {numba} {_processor()}".encode())
     return digest.hexdigest()[:_DIGEST_CHARACTERS]
 
 
 def _numba() -> str:
-    """Which numba is installed, without its import."""
+    """Which numba is installed, without its import; nothing where there is none, and nothing to compile."""
     found = find_spec("numba")
     if found is None or found.origin is None:
         return ""
