@@ -1,8 +1,8 @@
 """What happens, in which order. Every step waits for a condition, none for a time alone, and each has a bound.
 
 1. Three brokers, five topics. The Spark job starts beside them, since Spark takes longest.
-2. Events flow. The job reads them from the beginning; its results are audited as they are committed.
-3. When enough is written and the job has caught up, the broker that leads the first partition of the activity dies by
+2. Events flow, a few at first, all of them when the job has begun to give results, which are audited as they come.
+3. When enough is written, the broker that leads the first partition of the activity dies by
    kill -9. When others lead all that it led, and results have come since, it is brought back and gets in sync again.
 4. When the time is over no more is written. When all results are there the query is ended, and Spark counts them too.
 5. The verdict.
@@ -30,6 +30,8 @@ from demo.verdict import disagreements
 from demo.view import Now, View
 from demo.waiting import TooLate, until
 
+WARM_UP_SHARE: Final = 0.1
+"""How much of the rate flows until the first results are there: the first batches of a Spark job take their time."""
 KILL_SHARE: Final = 0.4
 """How much is written before a broker dies."""
 LEADER: Final = (STREAMS[0].topic, 0)
@@ -117,23 +119,29 @@ class Conductor:
         self._auditor = Auditor(bootstrap, self.timeline)
         self._auditor.start()
         self._generators = [
-            Generator(stream, bootstrap, plan.rate * stream.share, plan.seed, self.timeline, self._failover)
+            Generator(
+                stream, bootstrap, plan.rate * WARM_UP_SHARE * stream.share, plan.seed, self.timeline, self._failover
+            )
             for stream in STREAMS
         ]
         job = self._job
         assert job is not None
         self._until(lambda: job.spark_version != "", "Spark has started")
         self.view.say(f"Spark {job.spark_version} runs the job (pid {job.pid}), with an exactly-once sink")
-        self.timeline.mark("flow")
+        self.timeline.mark("first event")
         for generator in self._generators:
             generator.start()
-        self._doing = "events flow, Spark runs its first batches"
-        self.view.say(f"events flow: {', '.join(stream.topic for stream in STREAMS)}, {plan.rate:,.0f} a second")
+        self._doing = "a few events flow while Spark runs its first batches"
+        self.view.say(f"events begin to flow: {', '.join(stream.topic for stream in STREAMS)}")
         self._until(lambda: self._results() > 0, "the first result is committed")
         waiting = self._written()
         self.view.say(f"the first results are committed, {waiting:,} events are written by now")
         self._until(lambda: self._results() >= waiting, "Spark has caught up with what was written before it ran")
-        self.timeline.mark("caught up")
+        self.timeline.mark("flow")
+        for stream, generator in zip(STREAMS, self._generators, strict=True):
+            generator.rate = plan.rate * stream.share
+        self._doing = "events flow, and so do results"
+        self.view.say(f"now {plan.rate:,.0f} events a second")
         enough = KILL_SHARE * plan.rate * plan.seconds
         self._until(lambda: self._written() >= enough, f"{enough:,.0f} events are written")
 

@@ -42,7 +42,8 @@ class Generator:
         self.truth = Truth()
         self.crash: Exception | None = None
         self._stream = stream
-        self._rate = rate
+        self.rate = rate
+        """Events a second; may be changed while it writes."""
         self._chance = random.Random(f"{seed}/{stream.topic}")
         self._timeline, self._failover = timeline, failover
         self._producer = Producer(
@@ -82,7 +83,7 @@ class Generator:
         owed, before = 0.0, time.monotonic()
         while not self._stopping.is_set():
             now = time.monotonic()
-            owed, before = min(owed + (now - before) * self._rate, self._rate * BURST_SECONDS), now
+            owed, before = min(owed + (now - before) * self.rate, self.rate * BURST_SECONDS), now
             for _ in range(int(owed)):
                 self._write_one()
             owed -= int(owed)

@@ -35,7 +35,7 @@ def draw(path: Path, timeline: Timeline, title: str) -> bool:
         panel.set_ylim(bottom=0)
         panel.spines[["top", "right"]].set_visible(False)
         panel.grid(axis="y", alpha=0.3)
-    latency.set_xlim(timeline.marks.get("flow", 0.0) - 1, timeline.marks.get("drained", timeline.now) + 1)
+    latency.set_xlim(timeline.marks.get("first event", 0.0) - 1, timeline.marks.get("drained", timeline.now) + 1)
     rates.legend(loc="upper left", frameon=False)
     latency.legend(loc="upper left", frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)

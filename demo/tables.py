@@ -59,7 +59,7 @@ def measures_table(timeline: Timeline, measured: Measured) -> Table:
         ("best second of results", f"{max(timeline.results.values(), default=0):,}/s"),
         ("event to committed result, 50 and 99 %", _pair(latencies_ms, "s", 1000.0)),
         ("batches of the Spark job", _batches(timeline)),
-        ("lag (events without result), worst, last", f"{lag_max:,}, {timeline.lag:,}"),
+        ("lag in events, worst and last", f"{lag_max:,}, {timeline.lag:,}"),
         ("failover: longest wait for a write", f"{measured.failover_seconds:.2f} s"),
         ("longest pause of the results", f"{timeline.result_pause_seconds:.2f} s"),
         ("dead broker away for", f"{measured.down_seconds:.1f} s"),
@@ -71,8 +71,8 @@ def measures_table(timeline: Timeline, measured: Measured) -> Table:
 
 
 def _steady(timeline: Timeline) -> list[list[float]]:
-    """Latencies from when the Spark job had caught up with what was written before it ran."""
-    since = timeline.marks.get("caught up", 0.0)
+    """Latencies from when all events flowed: the job's first batches are left out."""
+    since = timeline.marks.get("flow", 0.0)
     return [values for second, values in timeline.latencies_ms.items() if second >= since]
 
 

@@ -137,5 +137,16 @@ class History:
         self.transactions.append(transaction)
         return transaction
 
+    def to_be_seen(self, place: Place, *, committed_only: bool) -> list[tuple[int, int]]:
+        """What whoever reads a partition must be shown: of a compacted one the last value of each key.
+
+        Others may be gone where one reads, and still be there where another does: each replica is compacted by itself.
+        """
+        rows = self.final.get((place, committed_only), [])
+        if not self.is_compacted(place.topic):
+            return rows
+        newest = {key_of(value): offset for offset, value in rows}
+        return [row for row in rows if newest[key_of(row[1])] == row[0]]
+
     def poll(self, poll: Poll) -> None:
         self.polls.append(poll)

@@ -121,7 +121,7 @@ def draw(seed: int) -> Options:
         batch_records_max=rng.choice([1, 3, 8]),
         seconds_between_sends=_spread(rng, 0.3, 4.0),
         seconds_between_transactions=_spread(rng, 1.0, 15.0),
-        seconds_between_faults=_spread(rng, 3.0, 40.0),
+        seconds_between_faults=_spread(rng, 4.0, 60.0),
         replica_wait_ms=rng.choice([500, 1000, 2000]),
         replica_lag_ms=rng.choice([3000, 10_000]),
         classic_members=rng.choice([0, 0, 1, 2]),

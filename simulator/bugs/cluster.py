@@ -8,6 +8,7 @@ from typing import Any, Final
 from ottla.core.controller import registrations
 from ottla.core.quorum.elections import Elections
 from ottla.core.replication.leader import LeaderReplication
+from ottla.runtime import follower_reading
 from ottla.runtime.followed_partition import FollowedPartition
 from ottla.runtime.partition import Partition
 from ottla.runtime.quorum_log import QuorumLog
@@ -55,6 +56,7 @@ def _every_start_counts_as_clean(patches: Patches) -> None:
 
 def _leader_epochs_are_not_compared(patches: Patches) -> None:
     patches.put(Partition, "check_leader_epoch", lambda self, current_leader_epoch: None)
+    patches.put(follower_reading, "divergence", lambda fetched, log: None)
 
 
 def _votes_are_not_stored(patches: Patches) -> None:
@@ -114,5 +116,5 @@ CLUSTER: Final = (
         _new_leaders_commit_what_they_have,
         UNSYNCED,
     ),
-    Bug("leader epochs are not compared", "no fence on fetch", 20, _leader_epochs_are_not_compared, UNSYNCED),
+    Bug("leader epochs are not compared", "no fence on fetch", 20, _leader_epochs_are_not_compared, STORMY),
 )

@@ -140,7 +140,10 @@ class Anomalies:
 
     def _check_polls(self) -> None:
         """Each reader goes forward, and skips nothing that it should be shown."""
-        offsets = {key: [offset for offset, _ in rows] for key, rows in self._history.final.items()}
+        offsets = {
+            (place, committed): [offset for offset, _ in self._history.to_be_seen(place, committed_only=committed)]
+            for place, committed in self._history.final
+        }
         last: dict[tuple[str, int, Place], Poll] = {}
         for poll in self._history.polls:
             key = poll.reader, poll.generation, poll.place

@@ -59,7 +59,7 @@ def _check_read(history: History, uses: list[OffsetUse], findings: Findings) -> 
         if poll.place == place and poll.reader.endswith(f"/{group}")
         for offset, _ in poll.records
     }
-    for offset, value in history.final.get((place, True), []):
+    for offset, value in history.to_be_seen(place, committed_only=True):
         if offset < end and offset not in read:
             text = (
                 f"{group} committed {end} at {place}, but none of its members has read offset {offset}, value {value}"

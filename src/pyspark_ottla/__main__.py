@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.wire.compiled.warm import main
+from pyspark_ottla.kernels import main
 
 if __name__ == "__main__":
     main()

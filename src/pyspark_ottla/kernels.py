@@ -150,4 +150,3 @@ def main() -> None:
         return
     ready_kernels()
     tell(f"ottla: compiled in {time.monotonic() - began:.0f} s, into {os.environ.get(NUMBA_CACHE_DIR, 'no cache')}")
-

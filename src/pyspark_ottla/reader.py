@@ -19,10 +19,11 @@ from ottla.client.errors import NotFoundError, OffsetOutOfRangeError
 from ottla.client.offsets import Isolation
 from ottla.client.settings import ClientSettings
 from ottla.model.ids import TopicPartition
+from pyspark_ottla.kernels import compile_ahead, ready_kernels
 from pyspark_ottla.offsets import OffsetRange, cut, resolve, subscribed_partitions
 from pyspark_ottla.options import SourceOptions
 from pyspark_ottla.schema import arrow_schema
-from pyspark_ottla.workers import compile_ahead, ready_kernels, settle
+from pyspark_ottla.workers import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa

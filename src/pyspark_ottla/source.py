@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from pyspark_ottla.kernels import compile_ahead
 from pyspark_ottla.options import OptionError, batch_options, stream_options
 from pyspark_ottla.schema import check_schema, source_schema
-from pyspark_ottla.workers import compile_ahead, settle
+from pyspark_ottla.workers import settle
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (

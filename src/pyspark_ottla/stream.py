@@ -32,6 +32,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.errors import NotFoundError
 from ottla.client.offsets import LATEST
 from ottla.model.ids import TopicPartition
+from pyspark_ottla.kernels import compile_ahead
 from pyspark_ottla.offsets import (
     OffsetJson,
     OffsetRange,
@@ -49,7 +50,6 @@ from pyspark_ottla.options import Edge, Offsets, SourceOptions
 from pyspark_ottla.progress import show_progress
 from pyspark_ottla.reader import RangePartition, read_range, report_data_loss
 from pyspark_ottla.schema import arrow_schema
-from pyspark_ottla.workers import compile_ahead
 
 if TYPE_CHECKING:
     import pyarrow as pa

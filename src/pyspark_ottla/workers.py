@@ -3,18 +3,12 @@
 After each task and each question PySpark's workers look for garbage among all objects of the process. With the kernels
 loaded these are more than a hundred thousand, and the look takes longer than a small task. Nearly all of them stay for
 good, so they are set aside when new modules have come.
-
-No worker compiles where the driver could do it before: see `ottla.wire.compiled.warm`.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
-
-from ottla.wire.compiled.warm import compile_ahead, ready_kernels
-
-__all__ = ["compile_ahead", "ready_kernels", "settle"]
 
 _modules_seen = 0
 

@@ -20,9 +20,10 @@ from ottla.client.errors import ClientError
 from ottla.client.producer_identity import ProducerIdentity
 from ottla.client.transactional_writer import Ended, PreparedTransaction, TransactionalWriter, end_transaction
 from ottla.model.ids import TopicPartition
+from pyspark_ottla.kernels import ready_kernels
 from pyspark_ottla.reader import worker_cluster
 from pyspark_ottla.sink_options import Delivery, SinkOptions
-from pyspark_ottla.workers import ready_kernels, settle
+from pyspark_ottla.workers import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -54,7 +54,9 @@ def test_the_programs_of_the_guide(
     for program in programs():
         if program.startswith(ELSEWHERE) or ('format("kafka")' in program and not connector_jars()):
             continue
-        text = program.replace("127.0.0.1:9092", guide.bootstrap).replace('"checkpoint', f'"{guide.directory}/')
+        text = program.replace("127.0.0.1:9092", guide.bootstrap).replace(
+            ', "checkpoint', f', "{guide.directory}/checkpoint'
+        )
         run(text, names)
     said = capsys.readouterr().out
     assert "hello" in said

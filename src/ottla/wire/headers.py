@@ -60,6 +60,7 @@ FLEXIBLE_SINCE: Final[Mapping[int, int]] = {
 
 _NEVER: Final = 1 << 15
 _REQUEST: Final = Struct(">hhih")
+_unpack_request: Final = _REQUEST.unpack_from
 _RESPONSE: Final = Struct(">i")
 _RESPONSE_FLEXIBLE: Final = Struct(">ix")
 
@@ -84,7 +85,7 @@ def request_header_fields(
 ) -> tuple[int, int, int, str | None, int]:
     """The fields of a `RequestHeader`, for those who parse one with each request."""
     try:
-        api_key, api_version, correlation_id, length = _REQUEST.unpack_from(frame, position)
+        api_key, api_version, correlation_id, length = _unpack_request(frame, position)
         position += 10
         client_id = None
         if length >= 0:

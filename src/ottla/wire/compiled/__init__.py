@@ -13,7 +13,6 @@ they follow it, and let go of the interpreter lock.
 | `encoding` | the rows of a table into records, and their partitions |
 | `varints` | zigzag varints by address |
 | `cache`   | where the machine code is kept between runs |
-| `warm`    | compiles everything before somebody waits for it |
 
 Machine code is kept between runs under a name that the sources of all kernels decide, since numba itself would not
 notice that a kernel in another file changed.

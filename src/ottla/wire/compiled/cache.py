@@ -17,7 +17,7 @@ from typing import Final
 NUMBA_CACHE_DIR: Final = "NUMBA_CACHE_DIR"
 """The variable that tells numba where to keep machine code."""
 _DIGEST_CHARACTERS: Final = 16
-_WITHOUT_KERNELS: Final = ("__init__", "cache", "warm")
+_WITHOUT_KERNELS: Final = ("__init__", "cache")
 
 
 def use_kernel_cache() -> None:
