@@ -68,15 +68,19 @@ class Harness:
 
     def warm(self, take: Callable[[], object]) -> None:
         """Do it once and look away: a JIT has then seen what is measured next. A failure comes up again there."""
-        with contextlib.suppress(NotMeasured, OSError):
-            take()
+        if not self._time_is_up():
+            with contextlib.suppress(NotMeasured, OSError):
+                take()
+
+    def _time_is_up(self) -> bool:
+        return time.monotonic() - self._began > self.limit_s
 
     def sample(self, system: System, measures: tuple[Measure, ...], take: Callable[[], Mapping[str, float]]) -> None:
         """Take figures by the keys of their measures, or note why not."""
         if any((measure.key, system.name) in self.results.missing for measure in measures):
             return
         try:
-            if time.monotonic() - self._began > self.limit_s:
+            if self._time_is_up():
                 raise ToolMissing("the time of the run was up")
             figures, foreign_percent = self._undisturbed(take)
         except (NotMeasured, OSError) as failure:

@@ -142,7 +142,7 @@ class Conductor:
             generator.rate = plan.rate * stream.share
         self._doing = "events flow, and so do results"
         self.view.say(f"now {plan.rate:,.0f} events a second")
-        enough = KILL_SHARE * plan.rate * plan.seconds
+        enough = self._written() + KILL_SHARE * plan.rate * plan.seconds
         self._until(lambda: self._written() >= enough, f"{enough:,.0f} events are written")
 
     def _kill_and_bring_back(self) -> None:

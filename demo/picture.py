@@ -32,10 +32,13 @@ def draw(path: Path, timeline: Timeline, title: str) -> bool:
     latency.set_xlabel("seconds since the start")
     for panel in (rates, lag, latency):
         _mark(panel, timeline.marks)
+        panel.margins(y=0.2)  # room for what is said at the top
         panel.set_ylim(bottom=0)
         panel.spines[["top", "right"]].set_visible(False)
         panel.grid(axis="y", alpha=0.3)
-    latency.set_xlim(timeline.marks.get("first event", 0.0) - 1, timeline.marks.get("drained", timeline.now) + 1)
+    # What is long before all events flow is only Spark's start.
+    first = max(timeline.marks.get("first event", 0.0), timeline.marks.get("flow", 0.0) - 10)
+    latency.set_xlim(first - 1, timeline.marks.get("drained", timeline.now) + 1)
     rates.legend(loc="upper left", frameon=False)
     latency.legend(loc="upper left", frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)

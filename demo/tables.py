@@ -48,14 +48,16 @@ def measures_table(timeline: Timeline, measured: Measured) -> Table:
     """Throughput, lag, latency, failover."""
     table = Table(title="What was measured", show_header=False)
     written, results = timeline.written.total(), timeline.results.total()
+    write_rate = _mean(timeline, timeline.written, "written")
+    result_rate = _mean(timeline, timeline.results, "drained")
     lag_max = max((lag for _, lag in timeline.lags()), default=0)
     write_ms = [value for values in timeline.write_ms.values() for value in values]
     latencies_ms = [value for values in _steady(timeline) for value in values]
     for name, figure in (
         ("three brokers ready after", f"{measured.brokers_ready_seconds:.2f} s"),
-        ("events written, each to three brokers", f"{written:,}, at {_mean(timeline.written):,.0f}/s"),
+        ("events written, each to three brokers", f"{written:,}, at {write_rate:,.0f}/s"),
         ("write to acknowledgement, 50 and 99 %", _pair(write_ms, "ms", 1.0)),
-        ("results, committed and read", f"{results:,}, at {_mean(timeline.results):,.0f}/s"),
+        ("results, committed and read", f"{results:,}, at {result_rate:,.0f}/s"),
         ("best second of results", f"{max(timeline.results.values(), default=0):,}/s"),
         ("event to committed result, 50 and 99 %", _pair(latencies_ms, "s", 1000.0)),
         ("batches of the Spark job", _batches(timeline)),
@@ -76,9 +78,10 @@ def _steady(timeline: Timeline) -> list[list[float]]:
     return [values for second, values in timeline.latencies_ms.items() if second >= since]
 
 
-def _mean(counts: Mapping[int, int]) -> float:
-    busy = [second for second, count in counts.items() if count]
-    return sum(counts.values()) / (max(busy) - min(busy) + 1) if busy else 0.0
+def _mean(timeline: Timeline, counts: Mapping[int, int], end: str) -> float:
+    """Events per second from when all events flowed until that mark."""
+    first, last = int(timeline.marks.get("flow", 0.0)), int(timeline.marks.get(end, timeline.now))
+    return sum(count for second, count in counts.items() if first <= second <= last) / max(1, last - first)
 
 
 def _pair(values: list[float], unit: str, divisor: float) -> str:

@@ -112,7 +112,8 @@ class ClusterRun:
         if not self._setup():
             self.room.findings.add("a new cluster serves", f"no topics within {SETUP_SECONDS_MAX} s")
             return
-        self.workload.start(self.places, self.nodes[-1] if self.options.spare_broker else None)
+        spare = self.nodes[-1] if self.options.spare_broker else None
+        self.workload.start(self.places, spare, self.may_lose_voter)
         start_us = timeline.now_us
         self._injector.schedule(self.faults, start_us)
         self._advance(start_us + self.options.seconds * SECOND_US)
@@ -251,11 +252,16 @@ class ClusterRun:
         return False
 
     def may_lose_disk(self, node: SimulatedNode) -> bool:
-        """Whether all other nodes run and have everything, so that a disk may lose all of it."""
+        """Whether all other nodes run, vote and have everything, so that a disk may lose all of it."""
+        operator = self.workload.operator
+        if self.options.replicas < 3 or not self._is_in_sync(node) or (operator is not None and not operator.is_idle):
+            return False
         others = [other for other in self.nodes if other is not node]
-        return self.options.replicas >= 3 and all(
-            other.is_ready and not other.may_lack_data and self._is_in_sync(other) for other in others
-        )
+        return all(other.is_ready and not other.may_lack_data and self._is_in_sync(other) for other in others)
+
+    def may_lose_voter(self) -> bool:
+        """Whether no disk is lost whose node counts as a voter still: with another one less nobody could lead."""
+        return not any(node.disk_lost for node in self.nodes)
 
     def rot_seen(self, text: str) -> bool:
         """A client has found something corrupt: whether a disk was to blame, which is replaced then."""

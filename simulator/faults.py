@@ -185,7 +185,14 @@ class FaultInjector:
 
     def _stop(self, node: SimulatedNode, fault: Fault) -> None:
         node.stop()
-        self._until(fault, node.start)
+        self._until(fault, partial(self._start_when_stopped, node))
+
+    def _start_when_stopped(self, node: SimulatedNode) -> None:
+        """A clean stop takes its time; whoever wants the node back waits for it."""
+        if node.is_alive and not node.is_ready and not self._run.is_healed:
+            self._timeline.after(SECOND_US // 4, Call(partial(self._start_when_stopped, node)))
+        else:
+            node.start()
 
     def _pause(self, node: SimulatedNode, fault: Fault) -> None:
         node.pause()

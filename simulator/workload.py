@@ -34,7 +34,12 @@ class Workload:
         self.members: list[GroupMember] = []
         self.operator: Operator | None = None
 
-    def start(self, places: list[Place], spare: SimulatedNode | None) -> None:
+    def start(
+        self,
+        places: list[Place],
+        spare: SimulatedNode | None = None,
+        may_lose_voter: Callable[[], bool] = lambda: True,
+    ) -> None:
         options, history = self._options, self._history
         between, records_max = options.seconds_between_sends, options.batch_records_max
         for number in range(options.producers):
@@ -61,7 +66,7 @@ class Workload:
             member.cluster.loop.start(member.run(COMMIT_SECONDS))
 
         if options.seconds_between_changes:
-            operator = self.operator = Operator(self._new_client("operator"), options, places, spare)
+            operator = self.operator = Operator(self._new_client("operator"), options, places, spare, may_lose_voter)
             operator.cluster.loop.start(operator.run(options.seconds_between_changes))
 
     def stop_writing(self) -> None:

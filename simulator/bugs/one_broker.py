@@ -198,7 +198,7 @@ ONE_BROKER: Final = (
     Bug("recovery believes torn batches", "no CRC is checked", 30, _recovery_keeps_torn_batches, LARGE),
     Bug("recovery cuts good segments", "what was acknowledged is gone", 6, _recovery_cuts_the_last_segment, UNSYNCED),
     Bug("producers are forgotten", "a retry after a crash is written twice", 10, _producers_are_forgotten, UNSYNCED),
-    Bug("repeats are written", "sequence numbers are not looked at", 6, _repeated_batches_are_written, UNSYNCED),
+    Bug("repeats are written", "sequence numbers are not looked at", 6, _repeated_batches_are_written, SYNCED),
     Bug("index points behind", "a fetch begins after what was asked for", 6, _index_points_behind, UNSYNCED),
     Bug("every stop counts as clean", "nothing is recovered", 10, _clean_mark_is_always_believed, SYNCED),
     Bug("sessions forget", "a partition with news is not marked", 10, _readers_are_not_woken, UNSYNCED),

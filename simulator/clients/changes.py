@@ -81,7 +81,12 @@ class Operator:
     """Changes something every few seconds, until it is stopped."""
 
     def __init__(
-        self, cluster: ClusterClient, options: Options, places: list[Place], spare: Machine | None = None
+        self,
+        cluster: ClusterClient,
+        options: Options,
+        places: list[Place],
+        spare: Machine | None = None,
+        may_lose_voter: Callable[[], bool] = lambda: True,
     ) -> None:
         self.cluster = cluster
         self.stopped = False
@@ -90,6 +95,7 @@ class Operator:
         self._places = places
         self._scratch = 0
         self._spare = spare
+        self._may_lose_voter = may_lose_voter
         self._changes: list[tuple[str, Callable[[], Awaitable[int]]]] = [
             ("set a config", self._set_config),
             ("create a topic", self._create_topic),
@@ -163,14 +169,19 @@ class Operator:
     # -- replicas and leaders
 
     async def _reassign(self) -> int:
-        rng, place = self.cluster.rng, self.cluster.rng.choice(self._places)
+        return await self._reassign_one(self.cluster.rng.choice(self._places))
+
+    async def _reassign_one(self, place: Place) -> int:
+        rng = self.cluster.rng
         brokers = sorted(broker.node_id for broker in (await self._metadata()).brokers)
         if len(brokers) < self._options.replicas:
             return ErrorCode.INVALID_REPLICATION_FACTOR
         return await self._move(place, rng.sample(brokers, self._options.replicas))
 
     async def _cancel(self) -> int:
-        return await self._move(self.cluster.rng.choice(self._places), None)
+        """Of one that has just begun, if it is not over by then."""
+        place = self.cluster.rng.choice(self._places)
+        return await self._reassign_one(place) or await self._move(place, None)
 
     async def _move(self, place: Place, replicas: list[int] | None) -> int:
         partition = ReassignablePartition(partition_index=place.partition, replicas=replicas)
@@ -244,8 +255,8 @@ class Operator:
     async def _remove_voter(self) -> int:
         """It becomes one again by itself, as `controller.quorum.auto.join.enable` says."""
         voters = await self._voters()
-        if len(voters) < self._options.nodes:
-            return ErrorCode.INVALID_REQUEST  # The last one that was removed is not back.
+        if len(voters) < self._options.nodes or not self._may_lose_voter():
+            return ErrorCode.INVALID_REQUEST  # The last one that was removed, or lost its disk, is not back.
         node_id = self.cluster.rng.choice(sorted(voters))
         connection = await self.cluster.any_broker()
         request = RemoveRaftVoterRequest(cluster_id=None, voter_id=node_id, voter_directory_id=voters[node_id])
