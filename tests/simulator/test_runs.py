@@ -68,9 +68,13 @@ DONE = {
 def test_every_fault_and_every_operation_really_happens() -> None:
     """Over a few seeds: each kind of fault, each change that was asked for and made, each thing that clients do."""
     seen: Counter[str] = Counter()
-    for seed in (1, 2, 3):
-        options = replace(BUSY, seconds=60)
-        result = ClusterRun(seed, options, one_of_each(seed, options)).run()
+    busy = replace(BUSY, seconds=60)
+    rot = replace(BUSY, seconds=22, transactional_producers=0, group_members=0, classic_members=0, compacts=False)
+    rot = replace(rot, seconds_between_changes=1.0)
+    runs = [(seed, busy, one_of_each(seed, busy)) for seed in (1, 2, 3)]
+    runs.append((2, rot, [Fault(5_000_000, "bit rot", 1, 300_000, 460263119)]))
+    for seed, options, faults in runs:
+        result = ClusterRun(seed, options, faults).run()
         assert result.findings == []
         seen.update(result.counts)
     wanted = {f"fault: {kind}" for kind in WEIGHTS} | {f"done: {name}" for name in DONE}

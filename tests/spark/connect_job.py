@@ -26,11 +26,12 @@ def main(remote: str, bootstrap: str, source: str, sink: str, letters: str, dire
         .start()
     )
     query.awaitTermination()
-    batch = spark.read.format("ottla").options(**options, subscribe=sink).load()
+    reader = spark.read.format("ottla").options(**options, subscribe=sink)
+    batch = reader.load()
     values = sorted(int(row.value) for row in batch.selectExpr("cast(value as string) as value").collect())
     batch.selectExpr("key", "value").limit(1).write.format("ottla").mode("append").options(**options, topic=sink).save()
     said = {"kind": type(spark).__module__, "schema": schema.simpleString(), "values": values}
-    print(json.dumps({**said, "rows": batch.count()}))
+    print(json.dumps({**said, "rows": reader.load().count()}))
     spark.stop()
 
 
