@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import aiokafka
@@ -153,6 +154,7 @@ class AioMember:
         self.consumer: aiokafka.AIOKafkaConsumer = self._run(self._make(topics, given | settings))
         # It starts with its first assignment, for which the other members may have to be polled.
         self._started = asyncio.run_coroutine_threadsafe(self.consumer.start(), self._loop)
+        self._reading: Future[Any] | None = None
 
     async def _make(self, topics: list[str], settings: dict[str, Any]) -> aiokafka.AIOKafkaConsumer:
         consumer = aiokafka.AIOKafkaConsumer(**settings)
@@ -170,7 +172,16 @@ class AioMember:
             self._started.result(POLL_SECONDS)
         except TimeoutError:
             return
-        for records in self._run(self.consumer.getmany(timeout_ms=int(POLL_SECONDS * 1000))).values():
+        if self._reading is None:
+            work = self.consumer.getmany(timeout_ms=int(POLL_SECONDS * 1000))
+            self._reading = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            # During a rebalance it waits for the others, who may have to be polled: it is asked again next time.
+            found = self._reading.result(2 * POLL_SECONDS)
+        except TimeoutError:
+            return
+        self._reading = None
+        for records in found.values():
             self.reads += [Read((record.topic, record.partition), record.offset, record.value) for record in records]
 
     def assignment(self) -> set[Place]:
@@ -194,6 +205,8 @@ class AioMember:
 
     def close(self) -> None:
         if self._thread.is_alive():
+            if self._reading is not None:
+                self._reading.cancel()
             self._run(self.consumer.stop())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(SECONDS_MAX)

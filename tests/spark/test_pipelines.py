@@ -160,7 +160,7 @@ def test_the_plain_streams_run_twice(shop: Shop) -> None:
     assert len(found) == 5
     assert all(each.agrees and each.batch_rows for each in found), [(str(each), each.examples) for each in found]
     # A session that was open when the first run ended was found whole by the second.
-    between = f"timestamp '{ROUNDS[1]}Z' between started and ended"
+    between = f"timestamp '{ROUNDS[1]}:00Z' between started and ended"
     assert history.topic_rows(shop.spark, "sessions").where(between).count() > 0
 
 

@@ -22,10 +22,11 @@ def test_what_is_loaded_is_set_aside_once_and_again_when_more_is_loaded(monkeypa
     frozen = gc.get_freeze_count()
     assert frozen > 1000
 
-    kept = [[number] for number in range(100)]
+    # Many: what was set aside may still be freed, so that the count goes down a little by itself.
+    kept = [[number] for number in range(100_000)]
     workers.settle()
     assert gc.get_freeze_count() <= frozen
 
     monkeypatch.setitem(sys.modules, "a_module_that_came_later", ModuleType("a_module_that_came_later"))
     workers.settle()
-    assert gc.get_freeze_count() >= frozen + len(kept)
+    assert gc.get_freeze_count() >= frozen + len(kept) / 2
