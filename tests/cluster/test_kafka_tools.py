@@ -171,7 +171,7 @@ def test_an_unclean_leader_is_elected(tools: KafkaTools, cluster: Cluster) -> No
 def test_replicas_are_the_same_everywhere(tools: KafkaTools, cluster: Cluster, tmp_path: Path) -> None:
     how = ("--broker-list", tools.bootstrap_servers, "--report-interval-ms", "500", "--time", "-2")
     with Tool(tools, tmp_path / "verified", VERIFY_REPLICAS, *how) as tool:
-        until(lambda: any("max lag is" in line for line in tool.lines()), "it has compared all replicas")
+        until(lambda: any("max lag is" in line for line in tool.lines()), "it has compared all replicas", 120)
         assert "max lag is 0" in next(line for line in tool.lines() if "max lag is" in line)
 
 
