@@ -52,6 +52,10 @@ class Tool:
         with path.open("w") as file:
             self._process = subprocess.Popen(command, stdout=file, stderr=subprocess.DEVNULL)
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
     def lines(self) -> list[str]:
         return self._path.read_text().splitlines()
 
@@ -169,10 +173,19 @@ def test_an_unclean_leader_is_elected(tools: KafkaTools, cluster: Cluster) -> No
 
 
 def test_replicas_are_the_same_everywhere(tools: KafkaTools, cluster: Cluster, tmp_path: Path) -> None:
+    cluster.create_topic("compared", 3)
+    cluster.wait_in_sync("compared")
     how = ("--broker-list", tools.bootstrap_servers, "--report-interval-ms", "500", "--time", "-2")
-    with Tool(tools, tmp_path / "verified", VERIFY_REPLICAS, *how) as tool:
-        until(lambda: any("max lag is" in line for line in tool.lines()), "it has compared all replicas", 120)
-        assert "max lag is 0" in next(line for line in tool.lines() if "max lag is" in line)
+    how = (*how, "--topics-include", "compared")
+    said: list[str] = []
+    for _ in range(5):
+        # It ends at the first error, as while a leader that has just come back is not yet known to all.
+        with Tool(tools, tmp_path / "verified", VERIFY_REPLICAS, *how) as tool:
+            until(lambda: tool.has_ended or any("max lag is" in line for line in tool.lines()), "it has compared", 120)
+            said = [line for line in tool.lines() if "max lag is" in line]
+        if said:
+            break
+    assert "max lag is 0" in said[0]
 
 
 def test_verifiable_clients_see_no_failure(tools: KafkaTools, cluster: Cluster, tmp_path: Path) -> None:
