@@ -175,8 +175,8 @@ def test_an_unclean_leader_is_elected(tools: KafkaTools, cluster: Cluster) -> No
 def test_replicas_are_the_same_everywhere(tools: KafkaTools, cluster: Cluster, tmp_path: Path) -> None:
     cluster.create_topic("compared", 3)
     cluster.wait_in_sync("compared")
-    how = ("--broker-list", tools.bootstrap_servers, "--report-interval-ms", "500", "--time", "-2")
-    how = (*how, "--topics-include", "compared")
+    which = ("--broker-list", tools.bootstrap_servers, "--topics-include", "compared")
+    how = (*which, "--report-interval-ms", "500", "--time", "-2")
     said: list[str] = []
     for _ in range(5):
         # It ends at the first error, as while a leader that has just come back is not yet known to all.

@@ -13,7 +13,11 @@ from ottla.model.configs.group import GROUP_CONFIGS
 from ottla.model.configs.topic import TOPIC_CONFIGS
 from ottla.model.configs.unserved import REFUSED
 
-AREAS: Final = {"ssl.": "TLS", "sasl.": "SASL", "remote.log.": "tiered storage", "group.share.": "share groups"} | {
+AREAS: Final = {
+    "ssl.": "TLS",
+    "sasl.": "SASL",
+    "remote.log.": "tiered storage",
+    "group.share.": "share groups",
     "share.": "share groups",
     "group.streams.": "streams groups",
     "streams.": "streams groups",

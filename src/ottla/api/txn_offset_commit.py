@@ -7,16 +7,16 @@ added on the way. Versions 0 and 1 do not know that a coordinator may be loading
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.offsets_to_commit import OffsetsToCommit
 from ottla.core.groups.offset_commands import CommitTransactionalOffsets, NewOffset
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.runtime.coordinators import then
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -24,20 +24,62 @@ from ottla.wire.messages.txn_offset_commit import (
 
 if TYPE_CHECKING:
     from ottla.api.context import RequestContext
+    from ottla.core.controller.image import TopicImage
 
 ADDS_PARTITION_SINCE: Final = 5
 KNOWS_LOADING_SINCE: Final = 2
 
 
+class OffsetsToCommit:
+    """Offsets of partitions that are there, beside the parts of the answer that wait for them; others are refused."""
+
+    __slots__ = ("_pending", "offsets")
+
+    def __init__(self) -> None:
+        self.offsets: list[NewOffset] = []
+        self._pending: list[TxnOffsetCommitResponsePartition] = []
+        """The results of `offsets`, in the same order."""
+
+    def take(
+        self, topic: TopicImage | None, asked: Iterable[TxnOffsetCommitRequestPartition]
+    ) -> list[TxnOffsetCommitResponsePartition]:
+        """Take in the partitions of one topic, and give the results that stand for them in the answer."""
+        results = []
+        count = 0 if topic is None else len(topic.partitions)
+        for partition in asked:
+            index = partition.partition_index
+            result = TxnOffsetCommitResponsePartition(partition_index=index)
+            results.append(result)
+            if topic is None or not 0 <= index < count:
+                result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            self._pending.append(result)
+            self.offsets.append(
+                NewOffset(
+                    topic.name,
+                    topic.id,
+                    index,
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.committed_metadata,
+                )
+            )
+        return results
+
+    def settle(self, codes: Sequence[ErrorCode]) -> None:
+        """What the coordinator says of each of the offsets."""
+        for result, code in zip(self._pending, codes, strict=True):
+            result.error_code = code
+
+
 def handle(
     ctx: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    image, unknown = ctx.services.image, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    wanted = OffsetsToCommit(TxnOffsetCommitResponsePartition)
+    image, wanted = ctx.services.image, OffsetsToCommit()
     response = TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
-                name=asked.name, partitions=wanted.take(image.topics.get(asked.name), asked.partitions, unknown)
+                name=asked.name, partitions=wanted.take(image.topics.get(asked.name), asked.partitions)
             )
             for asked in request.topics
         ]

@@ -99,7 +99,7 @@ class DirectoryAssignments:
             # Without this task the controller would never hear of another replica.
             log.error("telling the controller where replicas are failed", exc_info=error)
         else:
-            self._take_answers(asked, answers)
+            self._take_answers(answers)
             return True
         for tp in asked:
             self._due[tp] = None
@@ -119,12 +119,9 @@ class DirectoryAssignments:
                 asked[tp] = ReplicaDirectory(topic.id, tp.partition, here.directory_id)
         return asked
 
-    def _take_answers(
-        self, asked: dict[TopicPartition, ReplicaDirectory], answers: Iterable[tuple[ReplicaDirectory, Outcome]]
-    ) -> None:
-        by_replica = {(replica.topic_id, replica[1]): tp for tp, replica in asked.items()}
-        for replica, outcome in answers:
+    def _take_answers(self, answers: Iterable[tuple[ReplicaDirectory, Outcome]]) -> None:
+        for (topic_id, index, _), outcome in answers:
             if outcome.code is not ErrorCode.NONE:
                 # The replica or the directory is gone meanwhile.
-                tp = by_replica.get((replica.topic_id, replica[1]))
-                log.info("the controller refused a replica's directory", partition=str(tp), reason=outcome.code.name)
+                reason = outcome.code.name
+                log.info("the controller refused a replica's directory", topic=topic_id, partition=index, reason=reason)
