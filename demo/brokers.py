@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from demo.clients import settings
+from demo.interrupts import held
 from demo.timeline import Place
 from demo.waiting import until
 from ottla.cli.cluster_plan import PlannedBroker, plan_cluster
@@ -118,8 +119,9 @@ class Brokers:
     def start(self, *node_ids: int) -> None:
         """Start these, or all; return when they are ready."""
         brokers = [self.by_id[node_id] for node_id in node_ids or self.by_id]
-        for broker in brokers:
-            broker.launch()
+        with held():
+            for broker in brokers:
+                broker.launch()
         for broker in brokers:
             until(broker.is_ready, f"{broker.name} is ready", START_SECONDS_MAX)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from demo.conductor import Conductor, Failed, Plan
+from demo.interrupts import interrupting
 from demo.picture import draw
 from demo.tables import measures_table, streams_table
 from demo.waiting import TooLate
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     plan = Plan(chosen.seconds, chosen.rate, chosen.down, chosen.limit, chosen.seed, chosen.keep)
     console = Console()
     try:
-        with _terminated_like_interrupted(), _directory(chosen.data) as directory:
+        with interrupting(), _directory(chosen.data) as directory:
             return _play(plan, directory, chosen.plot, console)
     except KeyboardInterrupt:
         console.print("ended before there was anything to compare")
@@ -85,22 +85,6 @@ def _directory(wanted: Path | None) -> Iterator[Path]:
         yield made
     finally:
         shutil.rmtree(made, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM and a closed terminal clean up as Ctrl-C does. Whoever ignores them meanwhile need not undo that."""
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, interrupt) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _play(plan: Plan, directory: Path, plot: Path, console: Console) -> int:

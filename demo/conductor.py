@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from rich.console import Console
 from demo.auditor import Auditor
 from demo.brokers import Brokers
 from demo.generators import Generator
+from demo.interrupts import held, ignore
 from demo.job import Job
 from demo.streams import PARTITIONS, RESULTS, STREAMS
 from demo.tables import Measured
@@ -77,8 +77,7 @@ class Conductor:
 
     def __exit__(self, *_: object) -> None:
         # Impatience would leave processes behind. Everything from here on has a bound.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+        ignore()
         self.view.__exit__(None, None, None)
         for generator in self._generators:
             generator.stop()
@@ -111,7 +110,8 @@ class Conductor:
         pids = ", ".join(str(node.pid) for node in self._brokers.by_id.values())
         self.view.say(f"three brokers are ready on {self._brokers.bootstrap_servers} (pids {pids})")
         self._doing = "starting Spark"
-        self._job = Job(self._brokers.bootstrap_servers, self._directory / "spark", self.timeline)
+        with held():
+            self._job = Job(self._brokers.bootstrap_servers, self._directory / "spark", self.timeline)
         self._brokers.create_topics([*(stream.topic for stream in STREAMS), *RESULTS], PARTITIONS)
 
     def _start_flow(self) -> None:
