@@ -16,8 +16,9 @@ from tests.spark.test_json_topics import letters, produce
 from tests.spark.test_sink import committed
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "spark.md"
-ELSEWHERE = "# a client, in a process of its own"
-"""Begins what needs a Connect server; test_connect.py does the same."""
+SECURED = "secured = {"
+ELSEWHERE = ("# a client, in a process of its own", SECURED)
+"""Begin what needs a Connect server or a Kafka with logins; test_connect.py and test_security.py have these."""
 
 
 def programs() -> list[str]:

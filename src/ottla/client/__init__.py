@@ -5,6 +5,7 @@ What may be sent to another process (`settings`) is picklable; what holds a sock
 broker.
 
     settings.py          addresses, time-outs, security, in Kafka's spelling
+    security.py          what the keys of security mean (tls.py, authentication.py and scram.py do it)
     connection.py        one socket: negotiated versions, requests that may overlap, a deadline on each answer
     cluster.py           which broker leads what; routes, retries with backoff
     admin.py             topics, configs, records, cluster, log directories, quorum

@@ -15,10 +15,12 @@ import select
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from ottla.client.authentication import authenticate
 from ottla.client.deadline import Deadline
 from ottla.client.errors import (
+    AuthenticationError,
     CannotConnectError,
     ClientError,
     ConnectionLostError,
@@ -27,17 +29,23 @@ from ottla.client.errors import (
     RequestTimeoutError,
     UnsupportedVersionError,
 )
+from ottla.client.security import Login, Tls
 from ottla.client.settings import Address, ClientSettings
 from ottla.model.errors import ErrorCode, MalformedMessageError
 from ottla.wire.headers import API_VERSIONS_KEY, parse_response_header, request_header
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.schema import Message, decode, encode
 
+if TYPE_CHECKING:
+    from ottla.client.tls import TlsSocket
+
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
 
 IN_FLIGHT_MAX: Final = 64
 """More requests than this under way is a mistake of the caller."""
+SESSION_SHARE: Final = 0.8
+"""How much of the time that a broker believes a login is used before it is made anew, on another connection."""
 CLIENT_SOFTWARE_NAME: Final = "ottla"
 
 
@@ -68,16 +76,18 @@ class Connection:
         "_broken",
         "_next_correlation_id",
         "_owed",
+        "_session_end",
         "_settings",
         "_socket",
         "address",
         "features",
     )
 
-    def __init__(self, address: Address, settings: ClientSettings, connected: socket.socket) -> None:
+    def __init__(self, address: Address, settings: ClientSettings, connected: socket.socket | TlsSocket) -> None:
         self.address = address
         self._settings = settings
         self._socket = connected
+        self._session_end: Deadline | None = None
         self._owed: deque[Pending[object]] = deque()
         self._next_correlation_id = 0
         self._broken: ClientError | None = None
@@ -87,15 +97,21 @@ class Connection:
     @classmethod
     def open(cls, address: Address, settings: ClientSettings) -> Connection:
         """Connect and agree on versions. CannotConnectError names the address and the reason."""
-        settings.check_security()
+        security = settings.security()
         connected = _connect(address, settings.connect_timeout_ms)
-        connection = cls(address, settings, connected)
+        try:
+            connection = cls(address, settings, _transport(connected, address, security.tls))
+        except BaseException:
+            connected.close()
+            raise
         try:
             connection._negotiate()
+            if security.login is not None:
+                connection._log_in(security.login)
         except ConnectionLostError as error:
             # Also what a broker does that is killed just now, so it may be worth another attempt.
             raise CannotConnectError(
-                f"{address} closed the connection at once: it is no Kafka broker, or it wants TLS or SASL"
+                f"{address} closed the connection at once: it is no Kafka broker, or its security.protocol is another"
             ) from error
         except RequestTimeoutError as error:
             raise CannotConnectError(
@@ -129,7 +145,10 @@ class Connection:
         """Whether a request may be sent; notices a broker that closed while nothing was under way."""
         if self._broken is not None:
             return False
-        return bool(self._owed) or not _readable(self._socket, 0)
+        if self._owed:
+            return True
+        is_over = self._session_end is not None and self._session_end.passed()
+        return not is_over and not self._readable(0)
 
     def supports(self, api_key: int) -> bool:
         """Whether the broker has the API at all."""
@@ -200,7 +219,7 @@ class Connection:
 
         For callers that wait for several connections at once: an answer that is overdue breaks the connection.
         """
-        if pending.body is not None or self._broken is not None or _readable(self._socket, wait_ms / 1000):
+        if pending.body is not None or self._broken is not None or self._readable(wait_ms / 1000):
             return True
         if pending.overdue.passed():
             self._lost(TimeoutError())
@@ -209,6 +228,12 @@ class Connection:
     def fileno(self) -> int:
         """For `select` over several connections."""
         return self._socket.fileno()
+
+    def _readable(self, wait_seconds: float) -> bool:
+        connected = self._socket
+        if isinstance(connected, socket.socket):
+            return is_readable(connected, wait_seconds)
+        return connected.readable(wait_seconds)
 
     def _write(self, api_key: int, version: int, body: bytes) -> int:
         if self._broken is not None:
@@ -301,6 +326,15 @@ class Connection:
             for feature in answer.finalized_features
         }
 
+    def _log_in(self, login: Login) -> None:
+        try:
+            lifetime_ms = authenticate(self, login, self._settings.connect_timeout_ms)
+        except (AuthenticationError, UnsupportedVersionError):
+            self.close()
+            raise
+        if lifetime_ms > 0:
+            self._session_end = Deadline(lifetime_ms * SESSION_SHARE)
+
     def _ask_versions(self, version: int) -> ApiVersionsResponse:
         request = ApiVersionsRequest(
             client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=_client_software_version()
@@ -331,6 +365,14 @@ def _client_software_version() -> str:
     return __version__
 
 
+def _transport(connected: socket.socket, address: Address, tls: Tls | None) -> socket.socket | TlsSocket:
+    if tls is None:
+        return connected
+    from ottla.client.tls import secure
+
+    return secure(connected, address, tls)
+
+
 def _connect(address: Address, timeout_ms: int) -> socket.socket:
     try:
         connected = socket.create_connection(address, timeout=timeout_ms / 1000)
@@ -353,7 +395,8 @@ def _connect(address: Address, timeout_ms: int) -> socket.socket:
     return connected
 
 
-def _readable(connected: socket.socket, wait_seconds: float) -> bool:
+def is_readable(connected: socket.socket, wait_seconds: float) -> bool:
+    """Whether the system has something to read from the socket, or will within that time."""
     poller = select.poll()
     poller.register(connected, select.POLLIN)
     return bool(poller.poll(wait_seconds * 1000))
@@ -363,5 +406,5 @@ def _not_an_answer(address: Address, head: bytes) -> ClientError:
     if head == b"HTTP":
         return NotKafkaError(f"{address} speaks HTTP, not Kafka's protocol: check the port")
     if head[:2] in (b"\x15\x03", b"\x16\x03"):
-        return NotKafkaError(f"{address} speaks TLS: use the broker's PLAINTEXT listener")
+        return NotKafkaError(f"{address} speaks TLS: set security.protocol to SSL or SASL_SSL, or use another port")
     return NotKafkaError(f"{address} answered with something that is not Kafka's protocol: check the port")

@@ -44,7 +44,11 @@ class NotKafkaError(CannotConnectError):
 
 
 class UnsupportedSecurityError(ClientError):
-    """A security protocol that this client does not speak."""
+    """Settings of security that this client cannot honour, or cannot read."""
+
+
+class AuthenticationError(ClientError):
+    """One end does not believe the other who it is."""
 
 
 class UnsupportedVersionError(ClientError):

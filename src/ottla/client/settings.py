@@ -1,21 +1,18 @@
 """Where the brokers are and how to speak to them. Picklable, so that a driver can hand it to its executors.
 
-Security has its seam here: settings carry Kafka's own `security.protocol`, `sasl.*` and `ssl.*` keys. Only PLAINTEXT is
-spoken today; anything else is refused before a socket is opened, never downgraded.
+They carry Kafka's `security.protocol`, `sasl.*` and `ssl.*` keys as they were given; `security` says what they mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from ottla.client.errors import UnsupportedSecurityError
+from ottla.client.security import Security, read_security
 from ottla.model.errors import ConfigError
 
 DEFAULT_PORT: Final = 9092
-SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SPOKEN_SECURITY_PROTOCOLS: Final = ("PLAINTEXT",)
 
 
 class Address(NamedTuple):
@@ -70,8 +67,8 @@ class ClientSettings:
     answer_bytes_max: int = 256 << 20
     """A longer answer is refused before anything is allocated for it."""
     security_protocol: str = "PLAINTEXT"
-    security_options: tuple[tuple[str, str], ...] = ()
-    """The `sasl.*` and `ssl.*` keys as they were given, for the protocols to come."""
+    security_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """The `sasl.*` and `ssl.*` keys as they were given. Passwords are among them."""
     ignored: tuple[str, ...] = ()
     """Keys that were given and mean nothing to this client."""
 
@@ -96,19 +93,9 @@ class ClientSettings:
                 ignored.append(key)
         return cls(**values, security_options=tuple(security), ignored=tuple(ignored))
 
-    def check_security(self) -> None:
-        """Refuse a security protocol that is not spoken, before a byte leaves this machine."""
-        if self.security_protocol in SPOKEN_SECURITY_PROTOCOLS:
-            return
-        if self.security_protocol not in SECURITY_PROTOCOLS:
-            known = ", ".join(SECURITY_PROTOCOLS)
-            raise UnsupportedSecurityError(
-                f"security.protocol: {self.security_protocol!r} is unknown; Kafka's protocols are {known}"
-            )
-        raise UnsupportedSecurityError(
-            f"security.protocol: this client does not speak {self.security_protocol} yet; "
-            f"use a PLAINTEXT listener of the broker"
-        )
+    def security(self) -> Security:
+        """What to do before the first request. Refuses what cannot be honoured, before a byte leaves this machine."""
+        return read_security(self.security_protocol, dict(self.security_options))
 
 
 def _milliseconds(key: str, text: str) -> int:

@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from ottla.client.errors import UnsupportedSecurityError
+from ottla.client.security import Security
 from ottla.client.settings import Address, ClientSettings, parse_address, parse_bootstrap
 from ottla.model.errors import ConfigError
 
@@ -67,12 +68,17 @@ def test_settings_survive_the_way_to_an_executor() -> None:
     assert pickle.loads(pickle.dumps(settings)) == settings
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL", "sasl_plaintext", "TELEPATHY"])
-def test_a_security_protocol_that_is_not_spoken_is_refused_and_never_downgraded(protocol: str) -> None:
-    settings = ClientSettings.from_kafka({"security.protocol": protocol})
-    with pytest.raises(UnsupportedSecurityError, match=protocol.upper()):
-        settings.check_security()
+def test_passwords_are_not_shown() -> None:
+    settings = ClientSettings.from_kafka({"sasl.jaas.config": 'X required username="u" password="hush";'})
+    assert "hush" not in repr(settings)
 
 
-def test_plaintext_is_spoken() -> None:
-    ClientSettings.from_kafka({"security.protocol": "plaintext"}).check_security()
+def test_a_security_protocol_that_nobody_knows_is_refused_and_never_downgraded() -> None:
+    settings = ClientSettings.from_kafka({"security.protocol": "telepathy"})
+    with pytest.raises(UnsupportedSecurityError, match="TELEPATHY"):
+        settings.security()
+
+
+def test_plaintext_is_the_default() -> None:
+    assert ClientSettings().security() == ClientSettings.from_kafka({"security.protocol": "plaintext"}).security()
+    assert ClientSettings().security() == Security(tls=None, login=None)

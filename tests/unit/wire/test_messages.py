@@ -52,7 +52,7 @@ KIO_RECORDS = {
     "ConsumerProtocolAssignment": "consumer_protocol_assignment",
     "DefaultPrincipalData": "default_principal_data",
 }
-KIO_TIMES = {"transaction_start_time_ms", "retention_time_ms"}
+KIO_TIMES = {"transaction_start_time_ms", "retention_time_ms", "session_lifetime_ms"}
 """Fields of 64 bits that kio makes times of, which hold less."""
 KIO_FIELD_NAMES = {
     "k_raft_version": "kraft_version",
