@@ -84,6 +84,9 @@ class ClusterRun:
         enabled, hook = gc.isenabled(), sys.unraisablehook
         gc.disable()
         sys.unraisablehook = _forget_the_dead
+        # What is there before the run outlives it: a collection in the middle of it need not look at that.
+        gc.collect()
+        gc.freeze()
         try:
             self._run()
         except Exception as error:

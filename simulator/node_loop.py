@@ -68,27 +68,8 @@ class NodeHandle(asyncio.TimerHandle):
         if loop.paused:
             loop.held.append(self)
             return
-        _set_running_loop(loop)
-        loop.in_event = True
-        loop.timeline.events += 1
-        self.run()
-        loop.end_event()
-
-    def run(self) -> None:
-        """Called with the loop running."""
-        callback, context = self.call, self.context
-        if callback is None:
-            return
-        try:
-            if context is None:
-                callback(*self.arguments)
-            else:
-                context.run(callback, *self.arguments)
-        except Exception as error:
-            self.node_loop.call_exception_handler({"message": "in a callback", "exception": error})
-        except BaseException:
-            if self.node_loop.alive:
-                raise  # A killed process ends in the middle of what it did, which is this.
+        loop.ready.appendleft(self)
+        loop.run_event(1)
 
 
 class Turn:
@@ -117,8 +98,8 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self.held: list[NodeHandle] = []
         self.watch: Callable[[], None] | None = None
         self.on_error: Callable[[str, BaseException | None], None] = lambda message, error: None
-        self._rng = rng
-        self._ready: deque[NodeHandle] = deque()
+        self._random = rng.random
+        self.ready: deque[NodeHandle] = deque()
         self._turn = Turn(self)
         self._turn_is_due = False
         self._epoch_us = timeline.now_us
@@ -139,7 +120,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
     ) -> NodeHandle:
         handle = NodeHandle(self, callback, args, context)
         if self.alive:
-            self._ready.append(handle)
+            self.ready.append(handle)
             if not self.in_event and not self._turn_is_due:
                 self._want_turn()
         return handle
@@ -212,39 +193,46 @@ class NodeLoop(asyncio.AbstractEventLoop):
         if not self.alive:
             return
         self._turn_is_due = False
-        if self.paused:
-            return
+        if not self.paused:
+            self.run_event(len(self.ready))
+
+    def run_event(self, count: int) -> None:
+        """Run the first callbacks that are ready, then what they made ready, turn by turn, until one comes later."""
         _set_running_loop(self)
         self.in_event = True
-        self._run_ready()
-        self.end_event()
-
-    def end_event(self) -> None:
-        """An event of this process is over, but for what it made ready; called with the loop running."""
-        ready = self._ready
-        while ready and not self._turn_is_due and self.alive:
-            if self.turn_us_max > TURN_US_MAX or self._rng.random() < LATER_SHARE:
+        ready, timeline = self.ready, self.timeline
+        while True:
+            timeline.events += count
+            while count and ready:  # A kill in the middle leaves none.
+                count -= 1
+                handle = ready.popleft()
+                callback = handle.call
+                if callback is None:
+                    continue
+                try:
+                    if handle.context is None:
+                        callback(*handle.arguments)
+                    else:
+                        handle.context.run(callback, *handle.arguments)
+                except Exception as error:
+                    self.call_exception_handler({"message": "in a callback", "exception": error})
+                except BaseException:
+                    if self.alive:
+                        raise  # A killed process ends in the middle of what it did, which is this.
+            count = len(ready)
+            if not count or self._turn_is_due or not self.alive:
+                break
+            if self.turn_us_max > TURN_US_MAX or self._random() < LATER_SHARE:
                 self._want_turn()
-            else:
-                self._run_ready()
+                break
         self.in_event = False
         _set_running_loop(None)
         if self.watch is not None:
             self.watch()
 
-    def _run_ready(self) -> None:
-        """Run what is ready now; what becomes ready by it waits for the next turn."""
-        ready = self._ready
-        count = len(ready)
-        self.timeline.events += count
-        for _ in range(count):
-            if not ready:
-                break
-            ready.popleft().run()
-
     def _want_turn(self) -> None:
         self._turn_is_due = True
-        self.timeline.after(1 + int(self._rng.random() * self.turn_us_max), self._turn)
+        self.timeline.after(1 + int(self._random() * self.turn_us_max), self._turn)
 
     def pause(self) -> None:
         self.paused = True
@@ -253,12 +241,12 @@ class NodeLoop(asyncio.AbstractEventLoop):
         """Go on: what fell due meanwhile happens now, in its order."""
         self.paused = False
         held, self.held = self.held, []
-        self._ready.extend(held)
-        if self._ready and not self._turn_is_due:
+        self.ready.extend(held)
+        if self.ready and not self._turn_is_due:
             self._want_turn()
 
     def kill(self) -> None:
         """End it where it stands."""
         self.alive = False
-        self._ready.clear()
+        self.ready.clear()
         self.held.clear()

@@ -16,6 +16,7 @@ from struct import Struct
 from typing import Final, Protocol
 
 SECOND_US: Final = 1_000_000
+NOTED_BYTES_MAX: Final = 1 << 16
 _MARK: Final = Struct("<qI")
 
 
@@ -28,7 +29,7 @@ class Event(Protocol):
 class Timeline:
     """The clock of a run, what is still to come, and a digest of what has been."""
 
-    __slots__ = ("_digest", "_heap", "_sequence", "events", "now_us")
+    __slots__ = ("_digest", "_heap", "_noted", "_sequence", "events", "now_us")
 
     def __init__(self) -> None:
         self.now_us = 0
@@ -37,6 +38,8 @@ class Timeline:
         self._heap: list[tuple[int, int, Event]] = []
         self._sequence = 0
         self._digest = hashlib.blake2b(digest_size=8)
+        self._noted = bytearray()
+        """What goes into the digest next: many small pieces cost more one by one."""
 
     def at(self, when_us: int, event: Event) -> None:
         """Let it happen then, or now if that is past."""
@@ -66,11 +69,17 @@ class Timeline:
 
     def note(self, kind: int, data: bytes | bytearray | memoryview = b"") -> None:
         """Take something that happened into the digest."""
-        self._digest.update(_MARK.pack(self.now_us, kind))
-        self._digest.update(data)
+        noted = self._noted
+        noted += _MARK.pack(self.now_us, kind)
+        noted += data
+        if len(noted) > NOTED_BYTES_MAX:
+            self._digest.update(noted)
+            noted.clear()
 
     def digest(self) -> str:
         """Two runs that did the same have the same."""
+        self._digest.update(self._noted)
+        self._noted.clear()
         return self._digest.hexdigest()
 
 

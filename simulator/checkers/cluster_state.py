@@ -24,7 +24,21 @@ if TYPE_CHECKING:
 class Sight:
     """What was seen last of a node's process."""
 
-    __slots__ = ("high_watermark", "process", "quorum", "role", "rows", "state")
+    __slots__ = (
+        "end_offsets",
+        "epochs",
+        "high_watermark",
+        "high_watermarks",
+        "isrs",
+        "leads",
+        "logs",
+        "partitions",
+        "process",
+        "quorum",
+        "role",
+        "rows",
+        "state",
+    )
 
     def __init__(self, process: int) -> None:
         self.process = process
@@ -33,6 +47,29 @@ class Sight:
         self.role: Role | None = None
         self.high_watermark = -1
         self.rows: list[ReplicaRow] = []
+        self.take()
+
+    def has_changed(self) -> bool:
+        """Whether something of the replicas is not as `take` has seen it. Asked after every event: lists are quick."""
+        partitions = self.partitions
+        return (
+            [partition.high_watermark for partition in partitions] != self.high_watermarks
+            or [log.log_end_offset for log in self.logs if log is not None] != self.end_offsets
+            or [partition.isr for partition in partitions] != self.isrs
+            or [partition.leader_epoch for partition in partitions] != self.epochs
+            or [partition.leads for partition in partitions] != self.leads
+            or [partition.log_or_none for partition in partitions] != self.logs
+        )
+
+    def take(self) -> None:
+        """Take everything in as it is now."""
+        partitions = self.partitions = [row.partition for row in self.rows]
+        self.high_watermarks = [partition.high_watermark for partition in partitions]
+        self.logs = [partition.log_or_none for partition in partitions]
+        self.end_offsets = [log.log_end_offset for log in self.logs if log is not None]
+        self.isrs = [partition.isr for partition in partitions]
+        self.epochs = [partition.leader_epoch for partition in partitions]
+        self.leads = [partition.leads for partition in partitions]
 
 
 class ClusterState:
@@ -61,6 +98,11 @@ class ClusterState:
             sight.state, sight.role, sight.high_watermark = core.state, core.role, core.high_watermark
             if node.is_alive:
                 self.quorum.changed(node, quorum)
+        if sight.has_changed():
+            sight.take()
+            self._look_at_rows(node, sight)
+
+    def _look_at_rows(self, node: SimulatedNode, sight: Sight) -> None:
         for row in sight.rows:
             partition = row.partition
             log = partition.log_or_none
@@ -81,7 +123,11 @@ class ClusterState:
             sight = self._sights[node.host]
             if sight.quorum is not None and node.is_alive and node.rotten is None:
                 self.quorum.look(node, sight.quorum)
-            sight.rows = self.replicas.rows_of(node, sight.rows)
+            rows = self.replicas.rows_of(node, sight.rows)
+            if rows is not sight.rows:
+                sight.rows = rows
+                self._look_at_rows(node, sight)
+                sight.take()
             for row in sight.rows if node.rotten is None else ():
                 self.replicas.look(node, row, image)
         self.replicas.look_at_leaders()

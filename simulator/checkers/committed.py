@@ -67,8 +67,8 @@ class CommittedLog:
         self._checked: dict[str, tuple[int, int]] = {}
         """By replica: the number of its process, and up to where it was compared."""
 
-    def look(self, replica: str, process: int, log: PartitionLog, high_watermark: int) -> None:
-        """Compare what a replica holds below its high watermark."""
+    def look(self, replica: str, process: int, log: PartitionLog, high_watermark: int) -> bool:
+        """Compare what a replica holds below its high watermark; False if not all of it could be had."""
         known_process, offset = self._checked.get(replica, (-1, 0))
         if known_process != process:
             offset = self._some_batches_before(min(self.end_offset, high_watermark))
@@ -77,7 +77,7 @@ class CommittedLog:
             try:
                 found = log.read(offset, READ_BYTES, high_watermark, True)
             except ApiError:
-                return  # It is being closed, because its node stops or its directory failed.
+                return False  # It is being closed, because its node stops or its directory failed.
             if found is None:
                 break
             after = self._compare(replica, found.file.pread(found.length, found.position), offset, high_watermark)
@@ -85,6 +85,7 @@ class CommittedLog:
                 break
             offset = after
         self._checked[replica] = process, offset
+        return offset >= high_watermark
 
     def _some_batches_before(self, offset: int) -> int:
         index = bisect_left(self._last_offsets, offset)

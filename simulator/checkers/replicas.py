@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class ReplicaRow:
     """A replica, and what was seen of it last."""
 
-    __slots__ = ("end_offset", "high_watermark", "isr", "leader_epoch", "leads", "name", "partition")
+    __slots__ = ("end_offset", "high_watermark", "image", "isr", "leader_epoch", "leads", "looked", "name", "partition")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -34,6 +34,9 @@ class ReplicaRow:
         self.leads = False
         self.isr: tuple[int, ...] = ()
         self.end_offset = -1
+        self.looked: tuple[object, ...] = ()
+        self.image: MetadataImage | None = None
+        """At the last look: all that it depends on. Where nothing of it is another there is nothing to be seen."""
 
 
 class Replicas:
@@ -143,8 +146,10 @@ class Replicas:
 
     def rows_of(self, node: SimulatedNode, before: list[ReplicaRow]) -> list[ReplicaRow]:
         """The replicas that a node hosts now."""
-        known = {id(row.partition): row for row in before}
         partitions = node.partitions if node.is_ready else []
+        if [row.partition for row in before] == partitions:
+            return before
+        known = {id(row.partition): row for row in before}
         return [known.get(id(partition)) or ReplicaRow(partition) for partition in partitions]
 
     def look(self, node: SimulatedNode, row: ReplicaRow, image: MetadataImage | None) -> None:
@@ -154,8 +159,23 @@ class Replicas:
         if log is None or partition.gone:
             return
         committed = self._committed(row.name)
+        now = (
+            partition.high_watermark,
+            log.log_end_offset,
+            log.log_start_offset,
+            log.producers.first_unstable_offset,
+            partition.leads,
+            node.broker_epoch,
+            committed.end_offset,
+            committed.reached,
+        )
+        if row.image is image and row.looked == now:
+            return
+        row.image, row.looked = image, now
         if partition.leads or committed.end_offset:
-            committed.look(node.host, node.starts, log, min(partition.high_watermark, log.log_end_offset))
+            end_offset = min(partition.high_watermark, log.log_end_offset)
+            if not committed.look(node.host, node.starts, log, end_offset):
+                row.looked = ()
         if image is not None:
             self._check_in_sync(row.name, partition, only=node, image=image)
         if partition.leads:

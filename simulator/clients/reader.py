@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 FETCH_KEY: Final = 1
 FETCH_VERSION: Final = 17
 WAIT_MS: Final = 2000
+IDLE_SECONDS: Final = 0.5
+"""How often one that has no partitions looks whether it has some."""
 EARLIEST, LATEST = -2, -1
 SESSION_ERRORS: Final = frozenset(
     {
@@ -121,7 +123,7 @@ class Reader:
         """One fetch from each leader; False if some partition could not be had."""
         by_leader: dict[ClientConnection, list[Place]] = {}
         if not self.positions:
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(IDLE_SECONDS)
         for place in list(self.positions):
             connection = await self.cluster.leader_of(place, "fetch")
             by_leader.setdefault(connection, []).append(place)

@@ -32,6 +32,7 @@ def _nothing_is_left() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            gc.unfreeze()  # A run has put aside what was there before it.
             gc.collect()
     finally:
         sys.unraisablehook = complain

@@ -6,14 +6,23 @@ the coordinator says about the member is the answer for all partitions.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from struct import Struct
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ottla.api.deferred import Deferred
 from ottla.core.groups.offset_commands import CommitOffsets, NewOffset, new_offset
 from ottla.model.chunks import Chunks
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire import offset_commit as codec
-from ottla.wire.offset_commit import TOPIC_ID_SINCE, OffsetCommit
+from ottla.wire.offset_commit import (
+    EMPTY_ENDS,
+    TOPIC_ID_SINCE,
+    VARYING_BYTES,
+    OffsetCommit,
+    unpack_varying,
+)
 
 if TYPE_CHECKING:
     from ottla.api.context import RequestContext
@@ -21,23 +30,57 @@ if TYPE_CHECKING:
 PARSED_INLINE_BYTES_MAX: Final = 64 * 1024
 """A longer request is parsed in a thread."""
 
+SHORT_BYTES_MAX: Final = 1024
+"""No longer request is looked up among those that are repeated."""
+CORRELATION_BYTES: Final = 4
+
+_pack_correlation: Final = Struct(">i").pack
+
+Key: TypeAlias = tuple[int, bytes]
+"""The version of a request, and what it says before its offset."""
 Refused = Mapping[int, ErrorCode]
 """Partitions that are not there, by their place among all that were asked for."""
 
 
-def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | Awaitable[Chunks]:
-    if len(frame) > PARSED_INLINE_BYTES_MAX:
-        return _handle_long(ctx, bytes(frame), position)
-    return _commit(ctx, codec.parse(frame, position, ctx.api_version))
+def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | Deferred | Awaitable[Chunks]:
+    size, services, version = len(frame), ctx.services, ctx.api_version
+    varying_at = size - VARYING_BYTES
+    if not position <= varying_at <= SHORT_BYTES_MAX:
+        if size > PARSED_INLINE_BYTES_MAX:
+            return _handle_long(ctx, bytes(frame), position)
+        return _commit(ctx, codec.parse(frame, position, version))
+    key = version, bytes(frame[position:varying_at])
+    known = services.groups.repeated.known.get(key)
+    if known is not None and known.image is services.image:
+        offset, leader_epoch, end = unpack_varying(frame, varying_at)
+        if offset >= 0 and end in EMPTY_ENDS:
+            try:
+                codes = known.coordinator.repeat(known, offset, leader_epoch)
+            except ApiError as error:
+                return _failed(ctx, codec.parse(frame, position, version), error)
+            if codes is known.answer:
+                return [_pack_correlation(ctx.correlation_id) + known.encoded_answer]
+            if codes is not None:
+                return _when(ctx, codec.parse(frame, position, version), codes, {})
+    request = codec.parse_short(frame, position, version)
+    if request is None:
+        return _commit(ctx, codec.parse(frame, position, version))
+    return _commit(ctx, request, key)
 
 
 async def _handle_long(ctx: RequestContext, frame: bytes, position: int) -> Chunks:
     request = await ctx.services.world.offload.run(codec.parse, frame, position, ctx.api_version)
     answer = _commit(ctx, request)
-    return answer if isinstance(answer, list) else await answer
+    if isinstance(answer, list):
+        return answer
+    done = asyncio.Event()
+    answer.listen(done.set)
+    await done.wait()
+    return answer.chunks
 
 
-def _commit(ctx: RequestContext, request: OffsetCommit) -> Chunks | Awaitable[Chunks]:
+def _commit(ctx: RequestContext, request: OffsetCommit, key: Key | None = None) -> Chunks | Deferred:
+    """`key` is given for a request without tagged fields: what it begins with, up to VARYING_BYTES before its end."""
     group_id, epoch, member_id, instance_id, retention_ms, _ = request
     offsets, refused = _wanted(ctx, request)
     if not offsets:
@@ -47,9 +90,19 @@ def _commit(ctx: RequestContext, request: OffsetCommit) -> Chunks | Awaitable[Ch
         codes = ctx.services.groups.submit(group_id, command)
     except ApiError as error:
         return _failed(ctx, request, error)
+    if key is not None and len(offsets) == 1 and not offsets[0].metadata and not refused and len(request.topics) == 1:
+        _note(ctx, key, request, command)
     if isinstance(codes, list):
         return _answer(ctx, request, codes, refused)
     return _when(ctx, request, codes, refused)
+
+
+def _note(ctx: RequestContext, key: Key, request: OffsetCommit, command: CommitOffsets) -> None:
+    """A request for one partition was accepted; the next one may differ in nothing but the offset at its end."""
+    groups = ctx.services.groups
+    coordinator = groups.at_work_for(command.group_id)
+    done = codec.encode_response(ctx.api_version, 0, request.topics, iter((ErrorCode.NONE,)))
+    groups.repeated.note(key, coordinator, ctx.services.image, command, done[CORRELATION_BYTES:])
 
 
 def _wanted(ctx: RequestContext, request: OffsetCommit) -> tuple[list[NewOffset], Refused]:
@@ -73,13 +126,21 @@ def _wanted(ctx: RequestContext, request: OffsetCommit) -> tuple[list[NewOffset]
     return offsets, refused
 
 
-async def _when(
+def _when(
     ctx: RequestContext, request: OffsetCommit, codes: Awaitable[Sequence[ErrorCode]], refused: Refused
-) -> Chunks:
-    try:
-        return _answer(ctx, request, await codes, refused)
-    except ApiError as error:
-        return _failed(ctx, request, error)
+) -> Deferred:
+    """The answer, when the coordinator has one. Commits that wait for replicas are many: none of them costs a task."""
+    deferred = Deferred()
+
+    def answer(done: asyncio.Future[Sequence[ErrorCode]]) -> None:
+        try:
+            chunks = _answer(ctx, request, done.result(), refused)
+        except ApiError as error:
+            chunks = _failed(ctx, request, error)
+        deferred.complete(chunks)
+
+    asyncio.ensure_future(codes).add_done_callback(answer)
+    return deferred
 
 
 def _failed(ctx: RequestContext, request: OffsetCommit, error: ApiError) -> Chunks:

@@ -81,11 +81,18 @@ def _handle_one(ctx: RequestContext, one: codec.OnePartition) -> Chunks | Deferr
         answer = codec.encode_one(version, ctx.correlation_id, key, index, base_offset, append_time, start)
         if partition.is_sole or acks != ACKS_ALL or partition.high_watermark > last_offset:
             return [answer]
-        held = HeldAnswer(partition, answer, lambda error: _one_refused(ctx, key, index, error))
-        partition.when_replicated(last_offset + 1, timeout_ms if timeout_ms > 0 else 0, held)
-        return held
+        return hold_answer(ctx, partition, key, answer, last_offset + 1, timeout_ms)
     later = _append_later(services, acks, timeout_ms, key, partition, appended)  # type: ignore[arg-type]
     return _answer_later(ctx, acks, [(key, [later])])
+
+
+def hold_answer(
+    ctx: RequestContext, partition: Partition, key: TopicKey, answer: bytes, end_offset: int, timeout_ms: int
+) -> Deferred:
+    """The answer to a request of one partition, for when the in-sync followers have everything below `end_offset`."""
+    held = HeldAnswer(partition, answer, lambda error: _one_refused(ctx, key, partition.index, error))
+    partition.when_replicated(end_offset, max(timeout_ms, 0), held)
+    return held
 
 
 def _one_refused(ctx: RequestContext, key: TopicKey, index: int, error: OttlaError) -> Chunks:

@@ -117,10 +117,11 @@ class FollowingLog(WritableLog):
         if not run:
             return
         try:
-            self.active.append_run(batches, run)
+            last_offsets = [header[0] + header[6] for header in run]
+            self.active.append_run(batches, run, run[0].base_offset, last_offsets)
         except OSError as error:
             raise self._not_written(error) from error
-        self.log_end_offset = run[-1].last_offset + 1
+        self.log_end_offset = last_offsets[-1] + 1
         latest, update = self.epochs.latest, self.producers.update
         for header in run:
             base_offset, _, epoch, _, _, attributes, last_delta, _, max_timestamp, producer_id, *rest = header

@@ -19,7 +19,7 @@ What an editor must keep true:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
@@ -29,14 +29,14 @@ from ottla.log.disk import Disk
 from ottla.log.failures import storage_errors
 from ottla.log.following import FollowingLog
 from ottla.log.handles import OpenFiles
-from ottla.log.producer_state import PRODUCER_ID_EXPIRATION_MS_DEFAULT
+from ottla.log.producer_state import PRODUCER_ID_EXPIRATION_MS_DEFAULT, SEQUENCE_MAX
 from ottla.log.recovery import LoadedLog
 from ottla.log.retention import expired_segments
 from ottla.log.segment import Segment
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import ApiError, CorruptLogError, ErrorCode
 from ottla.model.ids import NO_TIMESTAMP, TopicPartition
-from ottla.wire.batch import CONTROL_BIT, BatchHeader, set_log_append_time
+from ottla.wire.batch import CONTROL_BIT, LENGTH_PREFIX_BYTES, BatchHeader, assign, set_log_append_time
 
 
 class Appended(NamedTuple):
@@ -148,6 +148,73 @@ class PartitionLog(FollowingLog):
                 producer_id, producer_epoch, sequence, base_offset, last_delta, max_timestamp, attributes
             )
         return _appended((base_offset, last_offset, log_append_time_ms, False))
+
+    def append_run(self, batches: bytearray, headers: Sequence[BatchHeader], leader_epoch: int) -> int | None:
+        """Write batches of producers, one behind the other, in one piece; returns the offset of the first one.
+
+        None, and nothing has changed, if they must be appended one by one: they do not fit the segment, one is
+        refused or was written before, the broker stamps them. Errors as those of `append`.
+        """
+        base_offset = next_offset = self.log_end_offset
+        position, largest, has_producers = 0, NO_TIMESTAMP, False
+        last_offsets = []
+        for _, length, _, _, _, _, last_delta, _, max_timestamp, producer_id, _, _, _ in headers:
+            assign(batches, position, next_offset, length, leader_epoch)
+            position += LENGTH_PREFIX_BYTES + length
+            last_offsets.append(next_offset + last_delta)
+            next_offset += last_delta + 1
+            if max_timestamp > largest:
+                largest = max_timestamp
+            if producer_id >= 0:
+                has_producers = True
+        segment = self.active
+        if (
+            self._stamps
+            or largest > segment.roll_timestamp
+            or segment.size + position > self._segment_bytes
+            or next_offset - 1 > segment.last_offset_max
+            or len(headers) >= self._entries_left()
+            or (has_producers and not self._are_next(headers))
+        ):
+            return None
+        try:
+            segment.append_run(batches, headers, base_offset, last_offsets)
+        except OSError as error:
+            raise self._not_written(error) from error
+        self.log_end_offset = next_offset
+        if leader_epoch != self.epochs.latest and leader_epoch >= 0:
+            self.epochs.assign(leader_epoch, base_offset)
+        if has_producers:
+            self._note_producers(headers, last_offsets)
+        return base_offset
+
+    def _are_next(self, headers: Sequence[BatchHeader]) -> bool:
+        """Whether each batch is the one that its producer may write next, those before it written."""
+        written: dict[int, tuple[int, int]] = {}
+        check = self.producers.check
+        for header in headers:
+            _, _, _, _, _, attributes, last_delta, _, _, producer_id, producer_epoch, sequence, _ = header
+            if producer_id < 0:
+                continue
+            before = written.get(producer_id)
+            if before is None:
+                try:
+                    if check(producer_id, producer_epoch, sequence, last_delta, attributes) is not None:
+                        return False
+                except ApiError:
+                    return False
+            elif before != (producer_epoch, sequence):
+                return False
+            written[producer_id] = producer_epoch, (sequence + last_delta + 1) & SEQUENCE_MAX
+        return True
+
+    def _note_producers(self, headers: Sequence[BatchHeader], last_offsets: Sequence[int]) -> None:
+        update = self.producers.update
+        for header, last_offset in zip(headers, last_offsets, strict=True):
+            _, _, _, _, _, attributes, last_delta, _, max_timestamp, producer_id, producer_epoch, sequence, _ = header
+            if producer_id >= 0:
+                base_offset = last_offset - last_delta
+                update(producer_id, producer_epoch, sequence, base_offset, last_delta, max_timestamp, attributes)
 
     def _append_marker(self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
         """A transaction marker, from the transaction coordinator."""

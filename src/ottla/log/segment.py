@@ -187,26 +187,34 @@ class Segment:
         ):
             self.last_offset_max = -1
 
-    def append_run(self, batches: Bytes, headers: Sequence[BatchHeader]) -> None:
-        """Write some batches at the end, in one piece. An OSError leaves the segment as `append` would."""
+    def append_run(
+        self, batches: Bytes, headers: Sequence[BatchHeader], base_offset: int, last_offsets: Sequence[int]
+    ) -> None:
+        """Write some batches at the end, in one piece. An OSError leaves the segment as `append` would.
+
+        Their offsets are not read from the headers.
+        """
         position, log = self.size, self.log
         log.used = True
         (log.file or log.get()).pwrite(batches, position)
         tail = self.tail
         if tail is None:
-            tail = self.tail = Tail(headers[0].base_offset)
+            tail = self.tail = Tail(base_offset)
+        tail.last_offsets.extend(last_offsets)
+        positions = tail.positions
         indexes = self._indexes or self.indexes
-        for base_offset, length, _, _, _, _, last_delta, _, max_timestamp, _, _, _, _ in headers:
-            last_offset, size = base_offset + last_delta, LENGTH_PREFIX_BYTES + length
-            tail.last_offsets.append(last_offset)
-            tail.positions.append(position)
+        for (_, length, _, _, _, _, _, _, max_timestamp, _, _, _, _), last_offset in zip(
+            headers, last_offsets, strict=True
+        ):
+            size = LENGTH_PREFIX_BYTES + length
+            positions.append(position)
             if max_timestamp <= indexes.max_timestamp and indexes.bytes_since_entry <= indexes.interval_bytes:
                 indexes.bytes_since_entry += size  # What `note` would do.
             else:
                 indexes.note(last_offset, max_timestamp, position, size)
             position += size
         self.size = position
-        while len(tail.positions) > TAIL_BATCHES_MAX:
+        while len(positions) > TAIL_BATCHES_MAX:
             tail.trim()
         if indexes.offsets.count >= self.index_entries_max:
             self.last_offset_max = -1

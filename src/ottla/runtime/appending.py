@@ -101,6 +101,10 @@ class Appender:
             return self._flushed(partition, appended)
         return appended
 
+    def is_behind(self, partition: Partition) -> bool:
+        """Whether batches of this partition are on the long way, so that the next one has to take it too."""
+        return partition in self._tails
+
     async def _flushed(self, partition: Partition, appended: Appended) -> Appended:
         await self._flushing.flush(partition)
         return appended

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("ottla.compaction")
 
+PARTITIONS_PER_TURN: Final = 8
 REST_MS_AFTER_FAILURE: Final = 60_000
 IO_BYTES_PER_SECOND_UNLIMITED: Final = 1e300
 
@@ -96,9 +97,12 @@ class Compactor:
         now_ms = self._world.clock.now_ms()
         self._resting = {partition: until for partition, until in self._resting.items() if until > now_ms}
         due: list[_Candidate] = []
+        looked = 0
         for topic in self._table.topics:
             for partition in topic.partitions if topic.config.cleanup_compact else ():
-                await asyncio.sleep(0)
+                if looked % PARTITIONS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+                looked += 1
                 if partition is None or partition.gone or partition in self._resting:
                     continue
                 try:

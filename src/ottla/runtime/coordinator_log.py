@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, OttlaError, StorageError
 from ottla.wire import batch as record_batch
-from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL_BIT, read_header
+from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader, read_header
 from ottla.wire.compression import Codec, compress
 from ottla.wire.varint import signed
 
@@ -55,7 +55,7 @@ _AS_IT_IS: Final = frozenset(
 class CoordinatorLog(Generic[RecordT]):
     """Writes the records of one coordinator."""
 
-    __slots__ = ("_codec", "_encode", "_encode_alone", "_flush", "_flushing", "_on_failure", "_topic", "partition")
+    __slots__ = ("_encode", "_encode_alone", "_flush", "_flushing", "_on_failure", "_topic", "codec", "partition")
 
     def __init__(
         self,
@@ -73,7 +73,8 @@ class CoordinatorLog(Generic[RecordT]):
         self._encode_alone = encode_alone or (lambda record: encode_first(*encode(record)))
         self._flushing = flushing
         self._on_failure = on_failure
-        self._codec = codec
+        self.codec = codec
+        """The compression of what is encoded here."""
         self._flush: asyncio.Future[None] | None = None
 
     def append(self, records: Sequence[RecordT], now_ms: int, producer_id: int = -1, producer_epoch: int = -1) -> int:
@@ -103,20 +104,24 @@ class CoordinatorLog(Generic[RecordT]):
             yield written, end
 
     def _append(self, encoded: bytes, count: int, now_ms: int, producer_id: int, producer_epoch: int) -> int:
-        config, partition = self._topic.config, self.partition
-        batch = memoryview(build(encoded, count, now_ms, producer_id, producer_epoch, self._codec))
+        batch = memoryview(build(encoded, count, now_ms, producer_id, producer_epoch, self.codec))
+        return self.append_batch(batch, read_header(batch), now_ms)
+
+    def append_batch(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int:
+        """Write one batch, whose bytes are free again afterwards; where the log ends then. ApiError as above."""
+        partition = self.partition
         try:
-            if len(batch) > config.max_message_bytes:
+            if len(batch) > self._topic.config.max_message_bytes:
                 raise ApiError(
                     ErrorCode.RECORD_LIST_TOO_LARGE,
-                    f"{count} records of {partition.topic_partition} have {len(batch)} bytes together, "
-                    f"max.message.bytes is {config.max_message_bytes}",
+                    f"{header.record_count} records of {partition.topic_partition} have {len(batch)} bytes together, "
+                    f"max.message.bytes is {self._topic.config.max_message_bytes}",
                 )
             if not partition.is_sole:
-                partition.check_in_sync(config.min_insync_replicas)
+                partition.check_in_sync(self._topic.config.min_insync_replicas)
                 if partition.gone:
                     raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"topic {partition.topic} was deleted")
-            appended = partition.append(batch, read_header(batch), now_ms)
+            appended = partition.append(batch, header, now_ms)
         except OttlaError as error:
             raise self._refusal(error) from error
         end: int = appended.last_offset + 1

@@ -25,16 +25,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import structlog
 
 from ottla.core.coordination import AnswerT, Command, Outcome, Shard, Ticket
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.runtime.coordinator_log import CoordinatorLog
+from ottla.wire.compression import Codec
 
 if TYPE_CHECKING:
     from ottla.runtime.world import Clock
+    from ottla.wire.batch import BatchHeader
 
 RecordT = TypeVar("RecordT")
 Effects: TypeAlias = Callable[[], None]
@@ -59,6 +61,26 @@ class _Waiting:
         self.answers = answers
         self.effects = effects
         self.deadline = deadline
+
+
+class Repeated(Protocol):
+    """A command that was accepted once and is asked again with other numbers: it has no effects, brings no deadline
+    nearer, and writes one batch that others may follow."""
+
+    @property
+    def answer(self) -> Any:
+        """Always the same, where it is accepted."""
+
+    @property
+    def decide(self) -> Callable[[int], bool]:
+        """Asked at a time. False: submit it as a command. ApiError: refused, and nothing has changed."""
+
+    @property
+    def replay(self) -> Callable[[int, int, int], None]:
+        """Called with the numbers and the time when they are in the log."""
+
+    def encode(self, offset: int, leader_epoch: int, now_ms: int) -> tuple[memoryview, BatchHeader]:
+        """The batch, good until this is called again."""
 
 
 class CoordinatorShard(Generic[RecordT]):
@@ -123,6 +145,11 @@ class CoordinatorShard(Generic[RecordT]):
     def has_resigned(self) -> bool:
         return self._resigned
 
+    @property
+    def is_compressed(self) -> bool:
+        """Whether its records are written compressed."""
+        return self._log.codec != Codec.NONE
+
     def start(self, end_offset: int) -> None:
         """Everything below `end_offset` has been replayed: begin to work."""
         self._end_offset = end_offset
@@ -170,6 +197,29 @@ class CoordinatorShard(Generic[RecordT]):
         if isinstance(own, ApiError):
             raise own
         return cast(AnswerT, own)
+
+    def repeat(self, command: Repeated, offset: int, leader_epoch: int) -> Any:
+        """As `submit`, for what was submitted before with other numbers; None if it has to be submitted again."""
+        if self._resigned:
+            return None
+        now_ms = self._now_ms()
+        try:
+            if not command.decide(now_ms):
+                return None
+            batch, header = command.encode(offset, leader_epoch, now_ms)
+            self._end_offset = end_offset = self._log.append_batch(batch, header, now_ms)
+            command.replay(offset, leader_epoch, now_ms)
+        except ApiError:
+            raise
+        except Exception as error:
+            raise _fault("the coordinator failed on a repeated command", error) from error
+        if self._waiting or self._partition.high_watermark < end_offset:
+            ticket = self._next_ticket
+            self._next_ticket = ticket + 1
+            future = self._open_ticket(ticket)
+            self._wait([(ticket, command.answer)], None)
+            return future
+        return command.answer
 
     def _answer_later(self, ticket: Ticket, effects: Effects | None, now_ms: int) -> Any:
         """Leave the ticket open, unless the effects lead to its answer at once."""

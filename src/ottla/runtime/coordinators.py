@@ -33,6 +33,7 @@ from ottla.model.ids import NO_SEQUENCE, TopicPartition
 from ottla.runtime.coordinator_loading import Decode, QuickReplay, ShardLoading
 from ottla.runtime.coordinator_log import CoordinatorLog, Encode, EncodeAlone
 from ottla.runtime.coordinator_shard import CoordinatorShard, Effects, not_coordinator
+from ottla.runtime.repeated_commits import RepeatedCommits
 from ottla.runtime.world import SteadyClock
 from ottla.wire.compression import Codec
 
@@ -121,6 +122,7 @@ class Coordinators(Generic[RecordT]):
         "load_ms_max",
         "loads",
         "records_skipped",
+        "repeated",
         "topic",
     )
 
@@ -145,6 +147,8 @@ class Coordinators(Generic[RecordT]):
         self._to_load: deque[tuple[int, _Loading]] = deque()
         self._loader: asyncio.Task[None] | None = None
         self.topic = kind.topic
+        self.repeated = RepeatedCommits()
+        """What is known of commits, which only coordinators of groups get."""
         self.loads = 0
         self.load_ms_last = 0
         self.load_ms_max = 0
@@ -174,6 +178,11 @@ class Coordinators(Generic[RecordT]):
         found = self._hashes.get(key)
         place = places[(self.partition_for(key) if found is None else found % len(places))]
         return cast("AnswerT | Awaitable[AnswerT]", place.submit(command))
+
+    def at_work_for(self, key: str) -> CoordinatorShard[RecordT] | None:
+        """Who would be handed a key's commands, if that is a coordinator at work."""
+        place = self._places[self.partition_for(key)] if self._places else None
+        return place if isinstance(place, CoordinatorShard) else None
 
     def guard(self, key: str, producer_id: int, producer_epoch: int) -> Callable[[], None]:
         """Note that a producer's transaction is being verified for a key's partition.
@@ -293,6 +302,7 @@ class Coordinators(Generic[RecordT]):
         place, self._places[index] = self._places[index], _Absent()
         if isinstance(place, CoordinatorShard):
             place.resign()
+            self.repeated.forget()
 
     async def close(self) -> None:
         """Let go of everything; the partitions may be closed afterwards."""

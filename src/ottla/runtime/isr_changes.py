@@ -51,6 +51,7 @@ class IsrChanges:
     __slots__ = (
         "_asked",
         "_behind",
+        "_behind_woken",
         "_broker_epoch",
         "_channel",
         "_due",
@@ -74,6 +75,7 @@ class IsrChanges:
         """What was asked for and is not settled."""
         self._behind: dict[Partition, None] = {}
         """Partitions with a follower outside the ISR that has fetched."""
+        self._behind_woken = asyncio.Event()
         self._not_before_ms: dict[Partition, int] = {}
         self._woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -92,8 +94,12 @@ class IsrChanges:
 
     def due(self, partition: Partition) -> None:
         """A follower outside the ISR has fetched, or may not be waited for any more."""
-        self._behind[partition] = None
+        self._watch(partition)
         self._look(partition, self._table.neighbours.now_ms())
+
+    def _watch(self, partition: Partition) -> None:
+        self._behind[partition] = None
+        self._behind_woken.set()
 
     def _look(self, partition: Partition, now_ms: int) -> None:
         if partition.replication is None or partition.log_or_none is None or now_ms < self._not_before(partition):
@@ -129,6 +135,9 @@ class IsrChanges:
 
     async def _watch_behind(self) -> None:
         while True:
+            if not self._behind:
+                self._behind_woken.clear()
+                await self._behind_woken.wait()
             await asyncio.sleep(BEHIND_CHECK_MS / 1000)
             now_ms = self._table.neighbours.now_ms()
             for partition in list(self._behind):
@@ -237,7 +246,7 @@ class IsrChanges:
         not_before_ms = self._table.neighbours.now_ms() + RETRY_MS
         for partition in list(partitions):
             del self._asked[partition]
-            self._behind[partition] = None
+            self._watch(partition)
             self._not_before_ms[partition] = not_before_ms
             if partition.replication is not None:
                 partition.replication.refused()

@@ -54,6 +54,8 @@ plain_value_with_id = struct.Struct(">hqiBqBBB16s")
 _plain_numbers = struct.Struct(">hqiBq").pack
 _plain_numbers_size: Final = struct.calcsize(">hqiBq")
 """The part of it that is another one with each commit."""
+PLAIN_NUMBERS_BEFORE_END: Final = plain_value_with_id.size - 2 + 1
+"""Where these begin behind the version, counted from the end of a record that `encode_plain_offset` has made."""
 
 
 def encode_offset(record: OffsetRecord) -> tuple[bytes, bytes | None]:

@@ -24,15 +24,15 @@ from ottla.runtime.offset_codec import decode_offset, plain_value_with_id
 from ottla.wire.record_pairs import Pair
 
 PARTITION_BYTES: Final = 4
-ID_BYTES: Final = 16
 PLACES_MAX: Final = 100_000
 
-_unpack_value = Struct(">2sqicq3s16s").unpack
-"""As `plain_value_with_id`, with what is always the same in bytes."""
+_unpack_value = Struct(">2sqicq19s").unpack
+"""As `plain_value_with_id`, with what is always the same in bytes, and the tagged id in one piece."""
 _unpack_int32 = Struct(">i").unpack_from
 _VERSION: Final = b"\x00\x04"
 _EMPTY: Final = b"\x01"
 _ID_TAG: Final = b"\x01\x00\x10"
+"""In front of a topic's id."""
 
 
 class OffsetLoading:
@@ -46,6 +46,7 @@ class OffsetLoading:
         self._places: dict[bytes, dict[int, bytes]] = {}
         """By the key of an offset without its partition."""
         self._numbers: dict[bytes, int] = {}
+        """By the tagged id of a topic."""
 
     def forget(self) -> None:
         """Something else is replayed next."""
@@ -53,27 +54,30 @@ class OffsetLoading:
 
     def replay(self, pairs: Iterable[Pair]) -> list[Pair]:
         """Replay offsets outside of any transaction, each key once; returns those that take the ordinary way."""
-        places, store, rest = self._places, self._store, []
-        size, numbers = plain_value_with_id.size, self._numbers
-        for pair in pairs:
-            key, value = pair
-            if key is None or value is None or len(value) != size:
-                rest.append(pair)
-                continue
-            partitions = places.get(key[:-PARTITION_BYTES])
-            if partitions is None:
-                if not self._replay_first(key, value):
+        places, numbers, rest, added = self._places, self._numbers, [], 0
+        size = plain_value_with_id.size
+        try:
+            for pair in pairs:
+                key, value = pair
+                if key is None or value is None or len(value) != size:
                     rest.append(pair)
-                continue
-            version, offset, epoch, no_metadata, timestamp, tags, raw_id = _unpack_value(value)
-            number = numbers.get(raw_id)
-            if number is None or version != _VERSION or no_metadata != _EMPTY or tags != _ID_TAG or offset < 0:
-                rest.append(pair)
-                continue
-            (partition,) = _unpack_int32(key, len(key) - PARTITION_BYTES)
-            if partition not in partitions:
-                store.count += 1
-            partitions[partition] = pack_plain(offset, timestamp, epoch, number)
+                    continue
+                partitions = places.get(key[:-PARTITION_BYTES])
+                if partitions is None:
+                    if not self._replay_first(key, value):
+                        rest.append(pair)
+                    continue
+                version, offset, epoch, no_metadata, timestamp, tagged_id = _unpack_value(value)
+                number = numbers.get(tagged_id)
+                if number is None or version != _VERSION or no_metadata != _EMPTY or offset < 0:
+                    rest.append(pair)
+                    continue
+                (partition,) = _unpack_int32(key, len(key) - PARTITION_BYTES)
+                if partition not in partitions:
+                    added += 1
+                partitions[partition] = pack_plain(offset, timestamp, epoch, number)
+        finally:
+            self._store.count += added
         return rest
 
     def _replay_first(self, key: bytes, value: bytes) -> bool:
@@ -92,4 +96,6 @@ class OffsetLoading:
         partitions = self._store.place(record.group_id, record.topic)
         if partitions is not None and len(self._places) < PLACES_MAX:
             self._places[key[:-PARTITION_BYTES]] = partitions
-            self._numbers[value[-ID_BYTES:]] = self._store.packed.number_of(record.topic_id)
+            tagged_id = _ID_TAG + record.topic_id.bytes
+            if value.endswith(tagged_id):
+                self._numbers[tagged_id] = self._store.packed.number_of(record.topic_id)

@@ -241,30 +241,41 @@ class Partition(Watched):
 
         ApiError NOT_LEADER_OR_FOLLOWER if another broker leads by now.
         """
-        is_sole = self.is_sole
-        if not is_sole:
+        if not self.is_sole:
             self.check_leads()
         log = self.log_or_none or self.log
         appended = log.append(batch, header, self.leader_epoch, now_ms)
         if not appended.duplicate:
-            counters = self.counters
-            counters.messages_in += header.record_count
-            counters.bytes_in += len(batch)
-            if not is_sole:
-                self._appended_replicated()
-                return appended
-            end_offset = log.log_end_offset
-            if end_offset - log.recovery_point < log.flush_messages:
-                self.high_watermark = end_offset
-                if self.watchers:
-                    self.changed()
+            self._appended(log, header.record_count, len(batch))
         return appended
 
-    def _appended_replicated(self) -> None:
-        if self.replication is not None and self.replication.is_alone:
-            self.settle()
-        if self.follower_watchers:
-            self.grown()
+    def append_run(self, batches: bytearray, headers: Sequence[BatchHeader], records: int) -> int | None:
+        """Write checked batches in one piece; the offset of the first, or None if they must be appended one by one."""
+        if not self.is_sole:
+            self.check_leads()
+        log = self.log_or_none or self.log
+        if log.log_end_offset + records - log.recovery_point >= log.flush_messages:
+            return None
+        base_offset = log.append_run(batches, headers, self.leader_epoch)
+        if base_offset is not None:
+            self._appended(log, records, len(batches))
+        return base_offset
+
+    def _appended(self, log: PartitionLog, records: int, size: int) -> None:
+        counters = self.counters
+        counters.messages_in += records
+        counters.bytes_in += size
+        if not self.is_sole:
+            if self.replication is not None and self.replication.is_alone:
+                self.settle()
+            if self.follower_watchers:
+                self.grown()
+            return
+        end_offset = log.log_end_offset
+        if end_offset - log.recovery_point < log.flush_messages:
+            self.high_watermark = end_offset
+            if self.watchers:
+                self.changed()
 
     def append_marker(
         self,

@@ -64,22 +64,24 @@ class Commits:
 
     def advance(self, high_watermark: int) -> None:
         """Take in what is below the high watermark. Until all are told the writers wait on, for `fail` to find."""
+        if self._batches and self._batches[0].last_offset < high_watermark:
+            self._apply(high_watermark)
+        while self._waiters and self._waiters[0].last_offset < high_watermark:
+            waiter = self._waiters.popleft()
+            if not waiter.committed.done():
+                waiter.committed.set_result(waiter.last_offset)
+
+    def _apply(self, high_watermark: int) -> None:
         builder = ImageBuilder(self.image)
-        last: LoggedBatch | None = None
         size = 0
         while self._batches and self._batches[0].last_offset < high_watermark:
             last = self._batches.popleft()
             size += last.size
             for record in last.records:
                 builder.apply(record)
-        if last is not None:
-            self.image, delta = builder.build(offset=last.last_offset, epoch=last.epoch)
-            self.bytes_committed += size
-            self._tell(delta)
-        while self._waiters and self._waiters[0].last_offset < high_watermark:
-            waiter = self._waiters.popleft()
-            if not waiter.committed.done():
-                waiter.committed.set_result(waiter.last_offset)
+        self.image, delta = builder.build(offset=last.last_offset, epoch=last.epoch)
+        self.bytes_committed += size
+        self._tell(delta)
 
     def restart(self, image: MetadataImage) -> None:
         """A snapshot of the leader takes the place of everything."""

@@ -6,8 +6,8 @@ that reports back when it is done. After each event what is committed is applied
 the leadership are told. A sole voter takes the same way and touches no network.
 
 What an editor must keep true.
-- Nothing leaves this node before the epoch and the vote that it rests on are on disk: `state_stored` stands before each
-  send and each answer.
+- Nothing leaves this node before the epoch and the vote that it rests on are on disk: `_state_reached` stands before
+  each send, and `state_stored`, which first does what the core wants, before each answer.
 - The log is changed on the loop only, and a follower's changes check that it still follows the same leader.
 - A failed sync is final: pages may be gone and the next sync would lie. Then this node leads nothing, votes for nobody
   and answers nobody as a replica: whoever waits or asks hears that the controller is elsewhere, and the node stops.
@@ -89,7 +89,8 @@ class QuorumDriver:
         self._settings: QuorumSettings = quorum_settings(config, ReplicaKey(config.node_id, directory_id))
         self._on_failure = on_failure
         self._failure: Exception | None = None
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._tasks_started = 0
         self._leadership_listeners: list[Callable[[], None]] = []
         self._leadership: tuple[int, int, bool] = (-1, -1, False)
         self._states = StateStore(lambda state: self.log.store(state), self._state_on_disk)
@@ -98,6 +99,8 @@ class QuorumDriver:
         self._voters_written: asyncio.Future[int] | None = None
         self._syncing = self._pumping = self._pump_again = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        """When it goes off: at the next deadline or before it, since most deadlines only move away."""
         self._bootstrapped_epoch = -1
         self._closed = False
         self._established: asyncio.Future[None] | None = None
@@ -127,15 +130,17 @@ class QuorumDriver:
         return int(self.world.clock.monotonic() * 1000)
 
     def spawn(self, work: Callable[P, Coroutine[Any, Any, None]], *args: P.args, **kwargs: P.kwargs) -> None:
-        task = asyncio.get_running_loop().create_task(self._guarded(partial(work, *args, **kwargs)))
-        self._tasks[task] = None
-        task.add_done_callback(lambda task: self._tasks.pop(task, None))
+        self._tasks_started = number = self._tasks_started + 1
+        guarded = self._guarded(number, partial(work, *args, **kwargs))
+        self._tasks[number] = asyncio.get_running_loop().create_task(guarded)
 
-    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _guarded(self, number: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             await work()
         except Exception as error:
             self._fail(error)
+        finally:
+            self._tasks.pop(number, None)
 
     # -- what others may know
 
@@ -326,14 +331,17 @@ class QuorumDriver:
         return True
 
     def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._failure is not None or self._closed:
-            return
         now_ms = self.now_ms()
-        due_ms = self.core.next_deadline_ms(now_ms)
+        is_over = self._failure is not None or self._closed
+        due_ms = None if is_over else self.core.next_deadline_ms(now_ms)
+        timer = self._timer
+        if timer is not None:
+            if due_ms is not None and self._timer_ms <= due_ms:
+                return
+            timer.cancel()
+            self._timer = None
         if due_ms is not None:
+            self._timer_ms = due_ms
             wait_seconds = max(due_ms - now_ms, 1) / 1000
             self._timer = asyncio.get_running_loop().call_later(wait_seconds, self._tick)
 
@@ -370,8 +378,11 @@ class QuorumDriver:
         self._step_now(lambda: self.core.state_stored(version, self.now_ms()))
 
     async def state_stored(self) -> None:
-        """Return when the epoch and the vote as they are now are on disk."""
+        """Do what the core wants, and return when the epoch and the vote as they are now are on disk."""
         self.pump()
+        await self._state_reached()
+
+    async def _state_reached(self) -> None:
         await self._states.reached(self.core.state_version)
         self.check_serves()
 
@@ -432,7 +443,7 @@ class QuorumDriver:
     # -- what waits for other nodes
 
     async def _send(self, effect: Send) -> None:
-        await self.state_stored()
+        await self._state_reached()
         try:
             answer = await self.peers.ask(effect.to, effect.request)
         except PeerError as error:

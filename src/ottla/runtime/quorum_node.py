@@ -120,12 +120,12 @@ class QuorumNode(QuorumDriver):
         self._news.tell()
         while self._syncing or self._states.is_busy or self._disk_busy:
             await asyncio.sleep(0)
-            if tasks := list(self._tasks):
+            if tasks := list(self._tasks.values()):
                 await asyncio.wait(tasks, timeout=0.01)
-        for task in list(self._tasks):
+        for task in list(self._tasks.values()):
             task.cancel()
         if self._tasks:
-            await asyncio.wait(list(self._tasks))
+            await asyncio.wait(list(self._tasks.values()))
         if hasattr(self, "log") and self._failure is None:
             await self.log.store_again()
             await self.world.offload.run(self.log.log.close)

@@ -142,7 +142,6 @@ class QuorumRequests:
         wanted = FetchRequest(asked.current_leader_epoch, replica, asked.fetch_offset, asked.last_fetched_epoch, known)
         core = node.core
         found = core.fetch_requested(wanted, node.now_ms())
-        node.pump()
         await node.state_stored()
         if found.error is ErrorCode.NONE and found.diverging is None and found.snapshot is None:
             await node.news(wanted.fetch_offset, known, min(request.max_wait_ms, node.fetch_wait_ms_max))

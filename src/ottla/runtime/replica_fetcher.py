@@ -387,7 +387,9 @@ class ReplicaFetcher:
             if spent >= BYTES_PER_TURN:
                 spent = 0
                 await asyncio.sleep(0)
-        if unflushed:
+        if len(unflushed) == 1:
+            await self._flush(unflushed[0])
+        elif unflushed:
             await asyncio.gather(*map(self._flush, unflushed))
 
     async def _take_row(self, followed: FollowedPartition, row: ReplicaRow, now_ms: int) -> None:

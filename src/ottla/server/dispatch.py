@@ -18,8 +18,8 @@ to the connection.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 import structlog
 
@@ -58,6 +58,9 @@ class Peer(Protocol):
 
     def refuse(self, reason: str) -> None:
         """Close the connection because of what was asked."""
+
+
+Dispatch: TypeAlias = Callable[[Peer, memoryview], Chunks | Deferred | None]
 
 
 class EnvelopedPeer:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ottla.api.produce_turn import ProduceTurn
 from ottla.server.attention import Attention
 from ottla.server.idle import IdleWheel
 from ottla.server.output import STAGING_BYTES
 from ottla.server.platform import Platform, choose_platform
 from ottla.server.receive import ReceiveBuffers
 from ottla.server.refusals import Refusals
+from ottla.server.turn import Turn
 
 if TYPE_CHECKING:
     from ottla.api.context import Services
@@ -65,6 +67,7 @@ class LoopShare:
         "refusals",
         "request_bytes_max",
         "staging",
+        "turn",
     )
 
     def __init__(self, services: Services, limits: ConnectionLimits, platform: Platform | None = None) -> None:
@@ -77,6 +80,7 @@ class LoopShare:
         self.buffers = ReceiveBuffers()
         self.staging = memoryview(bytearray(STAGING_BYTES))
         self.attention = Attention(self.loop)
+        self.turn = self.attention.turn = Turn(ProduceTurn(services, self.attention.touch))
         self.idle = IdleWheel(self.loop, limits.idle_ms_max)
         self.refusals = Refusals(self.loop.time)
         self.open_count = 0

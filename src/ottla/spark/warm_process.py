@@ -30,21 +30,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from ottla.client.rehearsal import make_codecs
 from ottla.spark.interpreter import RUNNER
-from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
-from ottla.wire.schema import Message, decode, encode
 
 IMPORTED: Final = (RUNNER, "pyspark_ottla.source", "pyspark_ottla.stream", "ottla.client.groups")
-ASKED_FIRST: Final[tuple[Message, ...]] = (
-    ApiVersionsRequest(),
-    ApiVersionsResponse(api_keys=[]),
-    MetadataRequest(topics=[]),
-    MetadataResponse(brokers=[], topics=[]),
-    ListOffsetsRequest(topics=[]),
-    ListOffsetsResponse(topics=[]),
-)
 REQUEST_SECONDS_MAX: Final = 1.0
 REQUEST_BYTES_MAX: Final = 4 << 20
 STANDARD_FILES: Final = 3
@@ -55,7 +44,7 @@ def main(path: str) -> None:
     for name in IMPORTED:
         import_module(name)
     del sys.modules[RUNNER]  # it is run, not imported, and says so when it finds itself
-    _make_codecs()
+    make_codecs()
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the program that has the session
@@ -73,15 +62,6 @@ def main(path: str) -> None:
         with connection, contextlib.suppress(OSError, ValueError, EOFError, TypeError):
             _serve(listener, connection)
     shutil.rmtree(Path(path).parent, ignore_errors=True)
-
-
-def _make_codecs() -> None:
-    """Those of the first questions that a source asks are made when they are first used."""
-    for message in ASKED_FIRST:
-        schema = message.__schema__
-        assert schema is not None
-        version = schema.versions[1]
-        decode(type(message), encode(message, version), version)
 
 
 def _serve(listener: socket.socket, connection: socket.socket) -> None:

@@ -276,6 +276,8 @@ def _aborted(reader: Reader) -> tuple[int, int]:
 
 def _partition_tags(reader: Reader) -> tuple[EpochEndOffset | None, CurrentLeader | None, SnapshotId | None]:
     diverging, leader, snapshot = None, None, None
+    if not reader.has_tags():
+        return diverging, leader, snapshot
     for tag, content in reader.tags():
         if tag == DIVERGING_EPOCH_TAG:
             diverging = EpochEndOffset(content.int32(), content.int64())

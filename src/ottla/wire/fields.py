@@ -150,7 +150,11 @@ class Reader:
 
     def unsigned(self) -> int:
         try:
-            value, self.pos = read_unsigned(self.buf, self.pos)
+            value = self.buf[self.pos]
+            if value < 0x80:
+                self.pos += 1
+            else:
+                value, self.pos = read_unsigned(self.buf, self.pos)
         except IndexError:
             raise self._truncated() from None
         return value
@@ -223,8 +227,18 @@ class Reader:
         return endpoint
 
     def skip_tags(self) -> None:
-        for _ in self.tags():
-            pass
+        if self.has_tags():
+            for _ in self.tags():
+                pass
+
+    def has_tags(self) -> bool:
+        """Whether tagged fields come next, which `tags` reads; where there are none that is passed over."""
+        if not self.flexible:
+            return False
+        if self.pos < len(self.buf) and self.buf[self.pos] == 0:
+            self.pos += 1
+            return False
+        return True
 
     def finish(self) -> None:
         """Nothing may follow."""

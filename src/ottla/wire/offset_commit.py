@@ -37,6 +37,14 @@ _pack_result = Struct(">ih").pack
 _pack_flexible_result = Struct(">ihx").pack
 
 
+VARYING_BYTES: Final = 16
+"""A request for one partition without metadata ends in its offset and leader epoch, the empty metadata and the tags."""
+unpack_varying = Struct(">qiI").unpack_from
+"""(request, position of the last VARYING_BYTES): offset, leader epoch, and how the request ends after these."""
+EMPTY_ENDS: Final = frozenset({0, 1 << 24})
+"""How it ends without metadata, be that null or empty, and without tagged fields."""
+
+
 class AskedPartition(NamedTuple):
     """An offset to be committed."""
 
@@ -64,13 +72,20 @@ _partition: Callable[[tuple[object, ...]], AskedPartition] = partial(tuple.__new
 
 def parse(frame: bytes | memoryview, pos: int, version: int) -> OffsetCommit:
     """The request whose body starts at `pos` and ends with the frame; MalformedMessageError if there is none."""
-    if version >= FLEXIBLE_SINCE:
-        try:
-            request = _parse_short(bytes(frame[pos:]), by_id=version >= TOPIC_ID_SINCE)
-            if request is not None:
-                return request
-        except (IndexError, StructError, UnicodeDecodeError):
-            pass
+    return parse_short(frame, pos, version) or _parse_any(frame, pos, version)
+
+
+def parse_short(frame: bytes | memoryview, pos: int, version: int) -> OffsetCommit | None:
+    """The same, if it is a common one, which has no tagged fields; None if `parse` has to say what it is."""
+    if version < FLEXIBLE_SINCE:
+        return None
+    try:
+        return _parse_short(bytes(frame[pos:]), by_id=version >= TOPIC_ID_SINCE)
+    except (IndexError, StructError, UnicodeDecodeError):
+        return None
+
+
+def _parse_any(frame: bytes | memoryview, pos: int, version: int) -> OffsetCommit:
     declared = decode(OffsetCommitRequest, bytes(frame), version, pos)
     by_id = version >= TOPIC_ID_SINCE
     return OffsetCommit(

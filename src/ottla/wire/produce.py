@@ -61,6 +61,7 @@ _I32: Final = Struct(">i")
 _ACKS_TIMEOUT: Final = Struct(">hi")
 _ACKS_TIMEOUT_COUNT: Final = Struct(">hii")
 _INDEX_SIZE: Final = Struct(">ii")
+_INDEX_ERROR: Final = Struct(">ih")
 _OUTCOME_V3: Final = Struct(">ihqq")
 _OUTCOME: Final = Struct(">ihqqq")
 _PARTITION_BYTES_MIN: Final = 9
@@ -299,6 +300,19 @@ def encode_one(
     return pack(
         correlation_id, before, index, 0, base_offset, log_append_time_ms, log_start_offset, after, throttle_ms, end
     )
+
+
+def answer_layout(version: int, topic: TopicKey, index: int) -> tuple[Callable[..., bytes], int, bytes, bytes]:
+    """What `encode_one` does, with the answer's size in front, for who answers for one partition again and again.
+
+    From version 5 on. Pack takes the size, correlation id, the bytes before, base offset, append time, log start
+    offset, and the bytes after.
+    """
+    _, before, after, end = _one_partition_layout(version, topic)
+    before += _INDEX_ERROR.pack(index, 0)
+    after += _I32.pack(0) + end
+    layout = Struct(f">ii{len(before)}sqqq{len(after)}s")
+    return layout.pack, layout.size - 4, before, after
 
 
 @cache

@@ -5,15 +5,17 @@ makes no object for a record. Records of one request are mostly alike in shape: 
 once. It believes as little: every length stays inside its record and every record inside the
 batch, and nothing is left over. CORRUPT_MESSAGE otherwise.
 
-Who commits one offset at a time writes batches of one record each. How such a record is laid out follows from its first
-few bytes and the length of its value, so layouts are kept (`_lone_layout`), and neighbours are given together.
+Who commits one offset at a time writes batches of one record each. Batches of one length are mostly laid out alike, so
+for each length the layout of the last one is kept (`LoneLayout`): the next one is unpacked by it at once, and has it if
+the bytes between its fields, which are lengths and deltas, are the same. Neighbours are given together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from struct import Struct, iter_unpack
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ottla.model.errors import ApiError, ErrorCode, MalformedMessageError
 from ottla.wire.batch import (
@@ -31,21 +33,23 @@ from ottla.wire.records import DECOMPRESSED_BYTES_MAX
 from ottla.wire.varint import read_signed, read_signed_long
 
 Pair: TypeAlias = tuple[bytes | None, bytes | None]
-LoneLayout: TypeAlias = tuple[int, int, int, bytes, int]
-"""Of a batch with one record: its size, where the key begins and ends, the length of the value, where that begins."""
+LoneLayout: TypeAlias = tuple[Callable[[bytes, int], tuple[Any, ...]], bytes, bytes]
+"""Of a batch with one record: how to unpack all of it, what is before its key, and between that and its value."""
 Layout: TypeAlias = tuple[int, int, int, int, int, int]
 """Where a record, its key and its value begin and end: start, key, key's end, value, value's end, end."""
 
-LONE_START_BYTES: Final = HEADER_BYTES + 7
-"""Up to here the lengths of a batch's first record and its key reach, if they have two bytes each."""
 LONE_LAYOUTS_MAX: Final = 1024
 ALIKE_MIN: Final = 8
 """Fewer records than this are not worth a look whether they are alike."""
 
 _TOP_BITS: Final = bytes(byte & 0x80 for byte in range(256))
 _LENGTH_MIN: Final = HEADER_BYTES - LENGTH_PREFIX_BYTES
-_HEADER: Final = Struct(">qi4xbIhi16xq6xi")
+_HEADER_FORM: Final = ">qi4xbIhi16xq6xi"
+_HEADER: Final = Struct(_HEADER_FORM)
 """A batch's header without the leader epoch, the times and what makes a producer's batches unique."""
+_LONE_HEADER_FORM: Final = ">q8xbIhi30xi"
+"""The same without what follows from the layout, and without the producer."""
+_unpack_length = Struct(">8xi").unpack_from
 
 
 class BatchOfPairs(NamedTuple):
@@ -69,85 +73,99 @@ def batches_of_pairs(
     One that is cut off at the end is left out; CORRUPT_MESSAGE where there is no batch.
     """
     view, size, position = memoryview(data), len(data), 0
-    layouts: dict[bytes, LoneLayout | None] = {}
+    layouts: dict[int, LoneLayout] = {}
     lone: list[Pair] = []
     lone_from = lone_offset = 0
     while size - position >= HEADER_BYTES:
-        base_offset, length, magic, crc, attributes, last_delta, producer_id, count = _HEADER.unpack_from(
-            data, position
-        )
+        (length,) = _unpack_length(data, position)
+        start, position = position, position + LENGTH_PREFIX_BYTES + length
+        layout = layouts.get(length)
+        if layout is not None and position <= size:
+            unpack, before_key, before_value = layout
+            base_offset, magic, crc, attributes, last_delta, count, before, key, between, value, no_headers = unpack(
+                data, start
+            )
+            last_offset = base_offset + last_delta
+            if (
+                before == before_key
+                and between == before_value
+                and count == 1
+                and not attributes
+                and not no_headers
+                and magic == MAGIC
+                and last_offset >= from_offset
+                and crc32c(view[start + CRC_START : position]) == crc
+            ):
+                if not lone:
+                    lone_from = start
+                lone.append((key, value))
+                lone_offset = last_offset
+                continue
+        base_offset, length, magic, crc, attributes, last_delta, producer_id, count = _HEADER.unpack_from(data, start)
         if length < _LENGTH_MIN or magic != MAGIC:
             if lone:
-                yield lone_from, position, lone_offset, -1, False, lone
+                yield lone_from, start, lone_offset, -1, False, lone
             raise ApiError(
-                ErrorCode.CORRUPT_MESSAGE, f"no record batch at byte {position}: length {length}, magic {magic}"
+                ErrorCode.CORRUPT_MESSAGE, f"no record batch at byte {start}: length {length}, magic {magic}"
             )
-        if position + LENGTH_PREFIX_BYTES + length > size:
+        if position > size:
+            position = start
             break
-        start, position = position, position + LENGTH_PREFIX_BYTES + length
         last_offset = base_offset + last_delta
         if last_offset < from_offset:
             continue
         pairs: list[Pair] | None = None
-        checks_out = crc32c(view[start + CRC_START : position]) == crc
-        if checks_out and count == 1 and not attributes:
-            head = data[start + HEADER_BYTES : start + LONE_START_BYTES]
-            layout = layouts.get(head) or _lone_layout(data, start, position, layouts, head)
-            if layout is not None:
-                batch_size, key_at, key_end, value_size, value_at = layout
-                after_key = start + value_at
-                if (
-                    position - start == batch_size
-                    and data[start + key_end : after_key] == value_size
-                    and not data[position - 1]
-                ):
-                    if not lone:
-                        lone_from = start
-                    lone.append((data[start + key_at : start + key_end], data[after_key : position - 1]))
-                    lone_offset = last_offset
-                    continue
+        if crc32c(view[start + CRC_START : position]) == crc and not attributes & CONTROL_BIT:
+            pairs = _pairs_or_none(data, start + HEADER_BYTES, position, attributes & CODEC_MASK, count, size_max)
+        if count == 1 and not attributes and pairs is not None:
+            if not lone:
+                lone_from = start
+            lone += pairs
+            lone_offset = last_offset
+            _keep_layout(layouts, length, data, start, position)
+            continue
         if lone:
             yield lone_from, start, lone_offset, -1, False, lone
             lone = []
-        if checks_out and not attributes & CONTROL_BIT:
-            try:
-                if attributes & CODEC_MASK:
-                    body = decompress(attributes & CODEC_MASK, view[start + HEADER_BYTES : position], size_max)
-                    pairs = read_pairs(body, 0, len(body), count)
-                else:
-                    pairs = read_pairs(data, start + HEADER_BYTES, position, count)
-            except ApiError:
-                pairs = None
         transaction = producer_id if attributes & TRANSACTIONAL_BIT else -1
         yield start, position, last_offset, transaction, attributes & CONTROL_BIT != 0, pairs
     if lone:
         yield lone_from, position, lone_offset, -1, False, lone
 
 
-def _lone_layout(
-    data: bytes, start: int, end: int, layouts: dict[bytes, LoneLayout | None], head: bytes
-) -> LoneLayout | None:
-    """How the one record of a batch is laid out, if it has a key, a value, no headers, and deltas of one byte each.
+def _keep_layout(layouts: dict[int, LoneLayout], length: int, data: bytes, start: int, end: int) -> None:
+    """Remember how a batch with one record, which checks out, is laid out; if it has a key, a value and no headers."""
+    _, pos = read_signed(data, start + HEADER_BYTES)
+    _, pos = read_signed_long(data, pos + 1)
+    _, pos = read_signed(data, pos)
+    key_bytes, key_at = read_signed(data, pos)
+    key_end = key_at + key_bytes
+    if key_bytes < 0:
+        return
+    value_bytes, value_at = read_signed(data, key_end)
+    if value_bytes < 0 or value_at + value_bytes + 1 != end:
+        return
+    if len(layouts) >= LONE_LAYOUTS_MAX:
+        layouts.clear()
+    before, between = key_at - start - HEADER_BYTES, value_at - key_end
+    form = f"{_LONE_HEADER_FORM}{before}s{key_bytes}s{between}s{value_bytes}sB"
+    layouts[length] = _unpack_from(form), data[start + HEADER_BYTES : key_at], data[key_end:value_at]
 
-    All lengths but that of the value are in the first bytes of the record, so these, `head`, are what it is kept under.
-    """
-    if head in layouts or len(layouts) >= LONE_LAYOUTS_MAX:
-        return None
-    layouts[head] = None
+
+@lru_cache(LONE_LAYOUTS_MAX)
+def _unpack_from(form: str) -> Callable[[bytes, int], tuple[Any, ...]]:
+    return Struct(form).unpack_from
+
+
+def _pairs_or_none(data: bytes, pos: int, end: int, codec: int, count: int, size_max: int) -> list[Pair] | None:
+    """The pairs of a batch whose records are from `pos` to `end`; None if they are not what they should be."""
     try:
-        _, pos = read_signed(data, start + HEADER_BYTES)
-        key_length, key_at = read_signed(data, pos + 3)
-        key_end = key_at + key_length
-        value_length, value_at = read_signed(data, key_end)
-        is_plain = data[pos + 1] < 0x80 and data[pos + 2] < 0x80 and key_length >= 0 and value_length >= 0
-        read_pairs(data, start + HEADER_BYTES, end, 1)
-    except (ApiError, IndexError, MalformedMessageError):
+        if codec:
+            body = decompress(codec, memoryview(data)[pos:end], size_max)
+            return read_pairs(body, 0, len(body), count)
+        return read_pairs(data, pos, end, count)
+    except ApiError:
         return None
-    if not is_plain or key_at > start + LONE_START_BYTES or value_at + value_length + 1 != end:
-        return None
-    found = end - start, key_at - start, key_end - start, data[key_end:value_at], value_at - start
-    layouts[head] = found
-    return found
 
 
 def read_pairs(data: bytes, pos: int, size: int, count: int) -> list[Pair]:

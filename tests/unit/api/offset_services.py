@@ -10,11 +10,13 @@ from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from ottla.api.context import RequestContext, Services
+from ottla.api.deferred import Deferred
 from ottla.core.controller.image import MetadataImage, PartitionImage, TopicImage
 from ottla.core.coordination import Command
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.runtime.metrics import Metrics
+from ottla.runtime.repeated_commits import RepeatedCommits
 from ottla.wire.headers import parse_response_header
 from ottla.wire.schema import Message, decode, encode
 from tests.unit.core.groups.offset_coordinator import TOPIC_ID, OffsetCoordinator
@@ -33,6 +35,7 @@ class Groups:
 
     def __init__(self) -> None:
         self.coordinator = OffsetCoordinator()
+        self.repeated = RepeatedCommits()
         self.later = False
         self.refused: dict[str, ErrorCode] = {}
         self.guarded: list[tuple[str, int, int]] = []
@@ -49,6 +52,9 @@ class Groups:
 
     def partition_for(self, key: str) -> int:
         return len(key)
+
+    def at_work_for(self, key: str) -> None:
+        """Nobody who could be asked again."""
 
     def submit(self, key: str, command: Command[Any]) -> Any:
         if self.later:
@@ -101,6 +107,16 @@ class Offload:
         return function(*arguments)
 
 
+async def chunks_of(answer: Any) -> list[bytes]:
+    """What a hot handler has answered, or answers later."""
+    if isinstance(answer, Deferred):
+        done = asyncio.Event()
+        answer.listen(done.set)
+        await done.wait()
+        answer = answer.chunks
+    return cast("list[bytes]", await answer if inspect.isawaitable(answer) else answer)
+
+
 class OffsetServices:
     """Asks handlers as the dispatcher does, with messages that went over the wire."""
 
@@ -147,7 +163,7 @@ class OffsetServices:
 
         async def answered() -> list[bytes]:
             result = api.handle(ctx, memoryview(bytearray(b"before" + encode(request, version))), 6)
-            return cast("list[bytes]", await result if inspect.isawaitable(result) else result)
+            return await chunks_of(result)
 
         answer = b"".join(asyncio.run(answered()))
         correlation_id, position = parse_response_header(key, version, answer)

@@ -159,7 +159,7 @@ class Member:
         node = self.node
         node._closed = True
         node._transport.close()
-        for task in list(node._tasks):
+        for task in list(node._tasks.values()):
             task.cancel()
         for member in self.cluster.members.values():
             for stream, target in list(member.network.streams.items()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -21,6 +22,7 @@ from ottla.runtime.coordinator_kinds import OFFSET_KEY
 from ottla.runtime.coordinator_loading import ShardLoading
 from ottla.runtime.offset_loading import OffsetLoading
 from ottla.wire.batch import TRANSACTIONAL_BIT
+from ottla.wire.batch import iterate as iterate_batches
 from ottla.wire.records import Record, build_batch
 from ottla.wire.transaction_marker import build_marker
 
@@ -33,15 +35,28 @@ def new_shard() -> GroupShard:
 
 
 class LoadingFromBytes(ShardLoading[GroupRecord]):
-    """A load whose log is a piece of memory."""
+    """A load whose log is a piece of memory, read in slices of `slice_bytes` in turn: as many, or one whole batch."""
 
-    def __init__(self, shard: GroupShard, data: bytes, end_offset: int, quick: OffsetLoading | None) -> None:
+    def __init__(
+        self,
+        shard: GroupShard,
+        data: bytes,
+        end_offset: int,
+        quick: OffsetLoading | None,
+        *,
+        slice_bytes: Sequence[int] = (1 << 20,),
+        replaceable: bytes | None = OFFSET_KEY,
+    ) -> None:
         log = cast(PartitionLog, SimpleNamespace(log_start_offset=0, log_end_offset=end_offset, tp="offsets-0"))
-        super().__init__(shard, log, group_codec.decode, 1 << 20, OFFSET_KEY, quick)
+        super().__init__(shard, log, group_codec.decode, 1 << 20, replaceable, quick)
         self.data = data
+        self._slice_bytes = cycle(slice_bytes)
 
     def _read(self) -> bytes:
-        return self.data
+        for position, header in iterate_batches(self.data):
+            if header.last_offset >= self.next_offset:
+                return self.data[position : position + max(header.size, next(self._slice_bytes))]
+        return b""
 
 
 def batches(steps: Sequence[tuple[Any, ...]]) -> tuple[bytes, int]:
@@ -108,6 +123,63 @@ def test_the_quick_way_ends_where_the_ordinary_one_does(taken: list[tuple[Any, .
             loading.replay_slice()
         assert loading.skipped == loading.faults == 0
     assert state_of(quick) == state_of(plain)
+
+
+commits = st.lists(
+    st.tuples(st.sampled_from([1, 1, 1, 2, 20]), st.sampled_from([0, 0, 0, 0, 4, 3]), st.sampled_from([0] * 8 + [1])),
+    min_size=1,
+    max_size=25,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(commits, st.lists(st.integers(1, 3000), min_size=1, max_size=5), st.booleans())
+def test_a_log_in_slices_is_the_log(
+    taken: list[tuple[int, int, int]], slice_bytes: list[int], has_markers: bool
+) -> None:
+    """Commits of one offset each and of several, compressed or not, some damaged: read in any slices they come to what
+    they come to when every record is replayed in its turn."""
+    data, offset, damaged = bytearray(), 0, 0
+    for number, (count, codec, fate) in enumerate(taken):
+        group, base_offset = "ab"[number % 2], offset
+        records = [
+            Record(base_offset + delta, 1, *group_codec.encode(offset_record(
+                group, "t" * (number % 3 + 1), (number + delta) % 3, number, "plain", TOPIC_IDS[0]
+            )))
+            for delta in range(count)
+        ]  # fmt: skip
+        batch = build_batch(records, base_offset=base_offset, codec=codec)
+        if fate:
+            batch[-1] ^= 1
+            damaged += 1
+        data += batch
+        offset += count
+        if has_markers and number % 5 == 4:
+            marker = build_marker(7, 0, 0, committed=True, timestamp=1)
+            marker[0:8] = offset.to_bytes(8)
+            data += marker
+            offset += 1
+    plain, quick = new_shard(), new_shard()
+    whole = LoadingFromBytes(plain, bytes(data), offset, None, replaceable=None)
+    sliced = LoadingFromBytes(quick, bytes(data), offset, OffsetLoading(quick), slice_bytes=slice_bytes)
+    for loading in (whole, sliced):
+        while not loading.is_over:
+            before = loading.next_offset
+            loading.replay_slice()
+            assert loading.next_offset > before
+        assert (loading.skipped, loading.faults, loading.next_offset) == (damaged, 0, offset)
+    assert sliced.records == whole.records
+    assert all_offsets(quick) == all_offsets(plain)
+
+
+def all_offsets(shard: GroupShard) -> dict[Any, Any]:
+    store = shard.state.offsets
+    return {
+        (group, topic, partition): store.packed.unpack(packed)
+        for group in shard.state.groups
+        for topic, partitions in store.topics(group).items()
+        for partition, packed in partitions.items()
+    }
 
 
 def test_a_tombstone_between_offsets_leaves_no_offset_in_a_place_that_is_gone() -> None:

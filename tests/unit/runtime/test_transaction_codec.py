@@ -90,6 +90,7 @@ records = st.builds(
     last_update_timestamp=int64s,
     start_timestamp=int64s,
     client_transaction_version=int16s,
+    gone=st.just(False),
 )
 
 

@@ -132,6 +132,34 @@ def test_neighbours_of_one_record_each_are_read_like_others(given_records: list[
     assert found[-1].last_offset == len(given_records) - 1
 
 
+@given(
+    st.lists(st.tuples(st.lists(lone_records, min_size=1, max_size=3), st.integers(0, 9)), min_size=1, max_size=9),
+    st.data(),
+)
+def test_a_cut_takes_the_cut_batch_and_no_other(batches: list[tuple[list[Record], int]], data: st.DataObject) -> None:
+    pieces, expected, offset = [], [], 0
+    for records, fate in batches:
+        numbered = [record._replace(offset=offset + delta) for delta, record in enumerate(records)]
+        batch = build_batch(numbered, base_offset=offset, codec=4 if fate == 1 else 0)
+        if fate == 0:
+            batch[-1] ^= 1
+        expected.append([] if fate == 0 else [(record.key, record.value) for record in records])
+        pieces.append(bytes(batch))
+        offset += len(records)
+    whole = b"".join(pieces)
+    cut = data.draw(st.integers(0, len(whole)))
+    count = next(number for number in range(len(pieces), -1, -1) if sum(map(len, pieces[:number])) <= cut)
+    found = [BatchOfPairs(*batch) for batch in batches_of_pairs(whole[:cut], 0)]
+    assert [pair for batch in found for pair in batch.pairs or ()] == [
+        pair for pairs in expected[:count] for pair in pairs
+    ]
+    if count:
+        assert found[-1].end == sum(map(len, pieces[:count]))
+        assert found[-1].last_offset + 1 == sum(len(records) for records, _ in batches[:count])
+    else:
+        assert found == []
+
+
 @pytest.mark.parametrize("cut", [0, 1, 10, 60, 69])
 def test_neighbours_of_one_record_each_come_together(cut: int) -> None:
     batches = [build_batch([Record(offset, 1, b"k%d" % offset, b"v")], base_offset=offset) for offset in range(6)]

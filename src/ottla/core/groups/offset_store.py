@@ -5,7 +5,7 @@ Theory of operation. Committed offsets are a tree of dicts, group to topic to pa
 all that the producer wrote here becomes visible, or none of it.
 
 What an editor must keep true:
-- Only `replay` and `replay_marker` change anything.
+- Only what replays changes anything.
 - A committed offset never goes back unasked: what a transaction holds takes effect only if nothing was written later
   and took effect before it. Held offsets are numbered as they come. Whatever takes effect marks the older ones that
   are held for the same partition as superseded; they still wait for their marker, and do nothing then.
@@ -16,7 +16,7 @@ What an editor must keep true:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from sys import intern
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -71,6 +71,11 @@ class OffsetStore:
         """The partitions of a group that an open transaction has written an offset for."""
         return self._open.get(group_id, NO_PARTITIONS)
 
+    @property
+    def unstable_groups(self) -> Collection[str]:
+        """The groups that have such partitions; the same object at all times."""
+        return self._open
+
     def has_any(self, group_id: str) -> bool:
         """Whether the group has an offset, or may have one when a transaction ends."""
         return group_id in self._groups or group_id in self._open
@@ -99,9 +104,10 @@ class OffsetStore:
             yield self.packed.topic_id(packed) if packed else ZERO_UUID
 
     def place(self, group_id: str, topic: str) -> dict[int, bytes] | None:
-        """Where the packed offsets of a group and topic are, for a load that puts them there by itself and counts them.
+        """Where the packed offsets of a group and topic are, for those who put them there by themselves and count them.
 
-        Good until anything else is replayed. None where there are none yet, and while a transaction holds offsets.
+        Good while no transaction holds offsets, and as long as there is an offset in it: an empty one is thrown away.
+        None where there are none yet, and while a transaction holds offsets.
         """
         return None if self._open else self._groups.get(group_id, {}).get(topic)
 
@@ -123,6 +129,12 @@ class OffsetStore:
                 self._put(group_id, topic, partition, packed)
             if self._open:
                 self._supersede(group_id, topic, partition, self._number + 1)
+
+    def replay_packed(self, group_id: str, topic: str, partition: int, packed: bytes) -> None:
+        """As `replay` of an offset outside of any transaction that somebody has packed already."""
+        self._put(group_id, topic, partition, packed)
+        if self._open:
+            self._supersede(group_id, topic, partition, self._number + 1)
 
     def replay_marker(self, producer_id: int, *, committed: bool) -> None:
         """A transaction of this producer has ended. Without anything held it does not matter here."""

@@ -20,7 +20,7 @@ from ottla.core.quorum.effects import (
     VoteRequest,
 )
 from ottla.core.quorum.leading import Leading
-from ottla.core.quorum.roles import Ask, Election, Follower, Leader, Unattached
+from ottla.core.quorum.roles import Election, Follower, Leader, Unattached
 
 
 class QuorumCore(Leading):
@@ -43,20 +43,19 @@ class QuorumCore(Leading):
     def next_deadline_ms(self, now_ms: int) -> int | None:
         """When to call `tick` again at the latest; None where only an event can change anything."""
         role = self.role
-        times: list[int | None]
+        if isinstance(role, Follower):
+            return _earliest(role.fetch_deadline_ms, [role.fetch_ms, role.election_deadline_ms])
+        if isinstance(role, Leader):
+            voters = self.voters
+            if voters.is_sole(self.key):
+                return None
+            asks = [ask.next_ms for voter_id, ask in role.asks.items() if voter_id in voters.ids]
+            return _earliest(self._check_ms(role, now_ms), asks)
         if isinstance(role, Unattached):
-            times = [role.election_deadline_ms if self.is_voter else role.fetch_ms]
-        elif isinstance(role, Election):
-            times = [role.deadline_ms, *_times(role.asks)]
-        elif isinstance(role, Follower):
-            times = [role.fetch_deadline_ms, role.fetch_ms, role.election_deadline_ms]
-        elif isinstance(role, Leader):
-            alone = self.voters.is_sole(self.key)
-            asks = {voter_id: ask for voter_id, ask in role.asks.items() if voter_id in self.voters.ids}
-            times = [] if alone else [self._check_ms(role, now_ms), *_times(asks)]
-        else:
-            times = [role.deadline_ms]
-        return min((time for time in times if time is not None), default=None)
+            return role.election_deadline_ms if self.is_voter else role.fetch_ms
+        if isinstance(role, Election):
+            return _earliest(role.deadline_ms, [ask.next_ms for ask in role.asks.values()])
+        return role.deadline_ms
 
     def state_stored(self, version: int, now_ms: int) -> None:
         """The state of that version, or a later one, is on disk."""
@@ -101,11 +100,14 @@ class QuorumCore(Leading):
         if isinstance(request, VoteRequest):
             self._vote_failed(to, now_ms)
         elif isinstance(request, BeginEpochRequest):
-            self._begin_failed(to, now_ms, self._settings.retry_backoff_ms)
+            self._begin_failed(to, now_ms)
         elif isinstance(request, FetchRequest) or request is None:
             self._fetch_failed(to, refused=refused, now_ms=now_ms)
         self.tick(now_ms)
 
 
-def _times(asks: dict[int, Ask]) -> list[int | None]:
-    return [ask.next_ms for ask in asks.values()]
+def _earliest(time_ms: int, others: list[int | None]) -> int:
+    for other in others:
+        if other is not None and other < time_ms:
+            time_ms = other
+    return time_ms

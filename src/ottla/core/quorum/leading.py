@@ -28,6 +28,8 @@ from ottla.core.quorum.roles import Ask, Leader
 from ottla.core.quorum.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from ottla.model.errors import ApiError, ErrorCode
 
+FAILURES_COUNTED_MAX = 10
+
 
 class Leading(Following):
     """What only a leader does."""
@@ -102,16 +104,18 @@ class Leading(Following):
         role = self.role
         if not isinstance(role, Leader):
             return
-        ends = role.progress.ends(self.voters)
-        ends.pop(self.key.id, None)
-        if self.voters.includes(self.key):
-            ends[self.key.id] = self._log.synced_offset
-        agreed = self.voters.agreed(ends)
+        voters, key = self.voters, self.key
+        votes = voters.includes(key)
+        ends = role.progress.ends(voters)
+        ends.pop(key.id, None)
+        if votes:
+            ends[key.id] = self._log.synced_offset
+        agreed = voters.agreed(ends)
         if agreed > role.epoch_start_offset:
             self.high_watermark = max(self.high_watermark, agreed)
             if self.history.is_recorded and self.high_watermark > self.history.last_offset:
                 role.is_established = True
-        if not self.voters.includes(self.key) and self._voters_settled:
+        if not votes and self._voters_settled:
             self.resign(now_ms)
 
     def _tick_leader(self, role: Leader, now_ms: int) -> None:
@@ -139,20 +143,25 @@ class Leading(Following):
 
     def _check_ms(self, role: Leader, now_ms: int) -> int:
         """When too few voters have been heard for too long, if nothing is heard any more."""
-        heard = sorted(
-            (now_ms if voter.id == self.key.id else role.progress.heard_ms(voter) for voter in self.voters.voters),
-            reverse=True,
-        )
+        own, heard_ms = self.key.id, role.progress.heard_ms
+        heard = [now_ms if voter.id == own else heard_ms(voter) for voter in self.voters.voters]
+        heard.sort(reverse=True)
         needed = len(heard) // 2 + 1
         return heard[needed - 1] + self._settings.fetch_timeout_ms * 3 // 2 if heard else now_ms
 
     def _begin_answered(self, to: Position, answer: EpochAnswer, now_ms: int) -> None:
         if not self._learn(answer.epoch, answer.leader_id, answer.leader, now_ms) or answer.epoch < self.epoch:
-            self._begin_failed(to, now_ms, self._settings.fetch_timeout_ms // 2)
+            ask = self.role.asks.get(to.node_id) if isinstance(self.role, Leader) else None
+            if ask is not None:
+                ask.next_ms, ask.failures = now_ms + self._settings.fetch_timeout_ms // 2, 0
 
-    def _begin_failed(self, to: Position, now_ms: int, wait_ms: int) -> None:
-        if isinstance(self.role, Leader) and to.node_id in self.role.asks:
-            self.role.asks[to.node_id].next_ms = now_ms + wait_ms
+    def _begin_failed(self, to: Position, now_ms: int) -> None:
+        """Soon at first, then less and less often: one that is down asks for the leader itself when it is back."""
+        ask = self.role.asks.get(to.node_id) if isinstance(self.role, Leader) else None
+        if ask is not None:
+            wait_ms = self._settings.retry_backoff_ms << min(ask.failures, FAILURES_COUNTED_MAX)
+            ask.next_ms = now_ms + min(wait_ms, max(self._settings.fetch_timeout_ms // 2, 1))
+            ask.failures += 1
 
     def resign(self, now_ms: int) -> None:
         """Let go of the lead, and say so to those who may take it."""

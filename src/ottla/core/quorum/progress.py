@@ -73,8 +73,7 @@ class Progress:
 
     def ends(self, voters: VoterSet) -> dict[int, int]:
         """How far each voter is."""
-        found = ((voter.id, self.of(voter)) for voter in voters.voters)
-        return {voter_id: replica.end_offset for voter_id, replica in found if replica is not None}
+        return {voter.id: found.end_offset for voter in voters.voters if (found := self.of(voter)) is not None}
 
     def directories(self, voters: VoterSet) -> dict[int, UUID]:
         """The directories of the voters that have fetched."""

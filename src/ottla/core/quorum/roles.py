@@ -14,6 +14,8 @@ class Ask:
     """A request to one voter: when to send it (again), None while it is under way or answered."""
 
     next_ms: int | None
+    failures: int = 0
+    """How often in a row nobody was there to hear a leader."""
 
 
 @dataclass(slots=True)

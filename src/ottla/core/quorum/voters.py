@@ -7,7 +7,7 @@ since a voter cannot be told from its successor on an empty disk. From then on a
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from uuid import UUID
 
@@ -36,14 +36,14 @@ class Voter:
     id: int
     directory_id: UUID = ZERO_UUID
     endpoints: tuple[VoterEndpoint, ...] = ()
+    key: ReplicaKey = field(init=False, repr=False, compare=False)
+    is_known: bool = field(init=False, repr=False, compare=False)
+    """Whether its directory is."""
 
-    @property
-    def key(self) -> ReplicaKey:
-        return ReplicaKey(self.id, self.directory_id)
-
-    @property
-    def is_known(self) -> bool:
-        return self.directory_id != ZERO_UUID
+    def __post_init__(self) -> None:
+        # Said once: a leader asks at every fetch.
+        object.__setattr__(self, "key", ReplicaKey(self.id, self.directory_id))
+        object.__setattr__(self, "is_known", self.directory_id != ZERO_UUID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +51,28 @@ class VoterSet:
     """The voters at one point of the log, by rising id."""
 
     voters: tuple[Voter, ...]
+    ids: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    is_known: bool = field(init=False, repr=False, compare=False)
+    """Whether the directory of every voter is known: the quorum is founded."""
+    needed: int = field(init=False, repr=False, compare=False)
+    """How many voters decide."""
+
+    def __post_init__(self) -> None:
+        voters = self.voters
+        is_known = all(voter.is_known for voter in voters)
+        object.__setattr__(self, "ids", tuple(voter.id for voter in voters))
+        object.__setattr__(self, "is_known", is_known)
+        object.__setattr__(self, "needed", len(voters) // 2 + 1 if is_known else len(voters))
 
     @classmethod
     def of(cls, voters: Collection[Voter]) -> VoterSet:
         return cls(tuple(sorted(voters, key=lambda voter: voter.id)))
 
-    @property
-    def is_known(self) -> bool:
-        """Whether the directory of every voter is known: the quorum is founded."""
-        return all(voter.is_known for voter in self.voters)
-
-    @property
-    def ids(self) -> tuple[int, ...]:
-        return tuple(voter.id for voter in self.voters)
-
-    @property
-    def needed(self) -> int:
-        """How many voters decide."""
-        return len(self.voters) // 2 + 1 if self.is_known else len(self.voters)
-
     def find(self, node_id: int) -> Voter | None:
-        return next((voter for voter in self.voters if voter.id == node_id), None)
+        for voter in self.voters:
+            if voter.id == node_id:
+                return voter
+        return None
 
     def includes(self, key: ReplicaKey) -> bool:
         """Whether this very replica votes; one whose directory is not known yet is taken by its id."""

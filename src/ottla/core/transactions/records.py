@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from ottla.model.ids import TopicPartition
 
@@ -21,8 +21,7 @@ class TransactionState(IntEnum):
     PREPARE_EPOCH_FENCE = 7
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionRecord:
+class TransactionRecord(NamedTuple):
     """TransactionLogValue: all that is known of a transactional id; replaces what was known before.
 
     With `gone` it is a tombstone: the id has been forgotten.

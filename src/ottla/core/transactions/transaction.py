@@ -19,7 +19,6 @@ What an editor must keep true:
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from ottla.core.transactions.records import TransactionRecord, TransactionState
@@ -74,8 +73,7 @@ def extended(
 ) -> TransactionRecord:
     """The transaction, which may begin with it, has these partitions too."""
     ongoing = known.state is TransactionState.ONGOING
-    return replace(
-        known,
+    return known._replace(
         state=TransactionState.ONGOING,
         previous_producer_id=known.producer_id,
         partitions=known.partitions | partitions if ongoing else partitions,
@@ -110,8 +108,7 @@ def _prepared(
     now_ms: int,
 ) -> list[TransactionRecord]:
     ongoing = known.state is TransactionState.ONGOING
-    prepared = replace(
-        known,
+    prepared = known._replace(
         state=TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT,
         previous_producer_id=known.producer_id,
         next_producer_id=next_producer_id,
@@ -127,8 +124,7 @@ def completed(prepared: TransactionRecord, now_ms: int) -> TransactionRecord:
     """Every partition has its marker."""
     committed = prepared.state is TransactionState.PREPARE_COMMIT
     producer_id, producer_epoch = identity_after(prepared)
-    return replace(
-        prepared,
+    return prepared._replace(
         state=TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
