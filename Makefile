@@ -16,7 +16,7 @@ ARGS ?=
 JOBS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -gt 4 ] && echo 4 || echo "$$n")
 FUZZ_EXAMPLES ?= 2000
 SEED ?=
-SEEDS ?= 40
+SEEDS ?=
 SECONDS ?= 60
 
 .DEFAULT_GOAL := help
@@ -70,8 +70,8 @@ serve: setup ## a broker on 127.0.0.1:9092 with its data in ./data
 fuzz: setup ## many hostile inputs where `make test` tries a few
 	HYPOTHESIS_PROFILE=fuzz OTTLA_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) -m fuzz --timeout 1800 $(ARGS)
 
-sim: setup ## simulated clusters under faults: SEED=n for one, SEEDS=n for many
-	$(BIN)/python -m simulator $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+sim: setup ## simulated clusters under faults: SEED=n for one, SEEDS=n for many, ARGS=--floor for 10 hours in 5 minutes
+	$(BIN)/python -m simulator $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS))) $(ARGS)
 
 chaos: setup ## three brokers, real clients and faults for SECONDS, of SEED if given; reads everything back
 	$(BIN)/python -m chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -233,8 +233,9 @@ class ClusterRun:
                 node.start()
             if node.ended_by_itself or (self.is_healed and not node.is_alive):
                 node.start()
-            if node.may_lack_data and node.rotten is None and node.is_ready and self._is_in_sync(node):
-                node.may_lack_data = node.disk_lost = False
+            is_behind = node.may_lack_data or node.is_unclean
+            if is_behind and node.rotten is None and node.is_ready and self._is_in_sync(node):
+                node.may_lack_data = node.disk_lost = node.is_unclean = False
 
     def _is_in_sync(self, node: SimulatedNode) -> bool:
         """Whether the controller counts it as in sync wherever it has a replica, and as a voter if it is to be one."""
@@ -278,11 +279,23 @@ class ClusterRun:
     def _has_bad_disk(self, host: str) -> bool:
         return any(node.host == host and (node.mount.faults.failed or node.rotten) for node in self.nodes)
 
+    def may_be_killed(self, node: SimulatedNode) -> bool:
+        """Whether, where a disk has forgotten something, another node is left that has it all and is believed."""
+        others = [other for other in self.nodes if other is not node]
+        if self.options.flush_each or not any(other.may_lack_data for other in others):
+            return True
+        good = [other for other in others if other.is_ready and not other.may_lack_data and not other.is_unclean]
+        return any(self._is_in_sync(other) for other in good)
+
     def may_lose_data(self, node: SimulatedNode) -> bool:
-        """Whether each committed record has a good copy elsewhere, or is synced, so that a disk may forget."""
+        """Whether each committed record is synced, or has a good copy elsewhere, where the cluster may look for it.
+
+        Of two that were in sync and both ended where they stood neither counts: the last leader is taken at its word.
+        """
         if self.options.flush_each:
             return True
-        return self.options.replicas >= 3 and not any(o.may_lack_data for o in self.nodes if o is not node)
+        others = [other for other in self.nodes if other is not node]
+        return self.options.replicas >= 3 and not any(other.may_lack_data or other.is_unclean for other in others)
 
 
 def _forget_the_dead(unraisable: sys.UnraisableHookArgs) -> None:

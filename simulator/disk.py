@@ -271,13 +271,24 @@ def _walk(path: str, folder: Folder) -> Iterator[tuple[str, Inode]]:
 class DiskFaults:
     """What a mount does besides what it is asked for."""
 
-    __slots__ = ("fail_reads", "fail_syncs", "fail_writes", "failed", "full", "kill_after", "on_kill", "operations")
+    __slots__ = (
+        "fail_reads",
+        "fail_syncs",
+        "fail_writes",
+        "failed",
+        "full",
+        "kill_after",
+        "may_kill",
+        "on_kill",
+        "operations",
+    )
 
     def __init__(self) -> None:
         self.operations = 0
         """Changing ones, counted."""
         self.kill_after = -1
         self.on_kill: Callable[[], None] = lambda: None
+        self.may_kill: Callable[[], bool] = lambda: True
         self.fail_reads = False
         self.fail_writes = False
         self.fail_syncs = False
@@ -291,7 +302,7 @@ class DiskFaults:
         if self.kill_after < 0 or self.operations < self.kill_after:
             return False
         self.kill_after = -1
-        return True
+        return self.may_kill()
 
 
 class SimulatedFile:

@@ -136,21 +136,28 @@ class FaultInjector:
     # -- processes and machines
 
     def _kill(self, node: SimulatedNode, fault: Fault) -> None:
-        node.kill()
-        self._until(fault, node.start)
+        if self._run.may_be_killed(node):
+            node.kill()
+            self._until(fault, node.start)
 
     def _kill_in_a_write(self, node: SimulatedNode, fault: Fault) -> None:
-        node.kill_at_operation(1 + fault.number % 40, partial(self._kill, node, fault))
+        may_be_killed = partial(self._run.may_be_killed, node)
+        node.kill_at_operation(1 + fault.number % 40, partial(self._kill, node, fault), may_be_killed)
 
     def _power(self, node: SimulatedNode, fault: Fault) -> None:
-        if self._run.may_lose_data(node):
-            node.lose_power()
-        else:
-            node.kill()
+        self._lose_power(node)
         self._until(fault, node.start)
 
+    def _lose_power(self, node: SimulatedNode) -> None:
+        """If that may be by now."""
+        if self._run.may_lose_data(node):
+            node.lose_power()
+        elif self._run.may_be_killed(node):
+            node.kill()
+
     def _power_in_a_write(self, node: SimulatedNode, fault: Fault) -> None:
-        node.kill_at_operation(1 + fault.number % 40, partial(self._power, node, fault))
+        may_be_killed = partial(self._run.may_be_killed, node)
+        node.kill_at_operation(1 + fault.number % 40, partial(self._power, node, fault), may_be_killed)
 
     def _crash_loop(self, node: SimulatedNode, fault: Fault) -> None:
         """The power goes, and goes again while the node recovers, a few times."""
@@ -164,9 +171,10 @@ class FaultInjector:
 
     def _start_to_fail(self, node: SimulatedNode, after: int) -> None:
         if not self._another_disk_is_lost(node):
-            node.lose_power()
+            self._lose_power(node)
             node.start()
-            node.kill_at_operation(1 + after, node.lose_power)
+            may_be_killed = partial(self._run.may_be_killed, node)
+            node.kill_at_operation(1 + after, partial(self._lose_power, node), may_be_killed)
 
     def _unrest(self, node: SimulatedNode, fault: Fault) -> None:
         """Many short faults at once, so that elections meet restarts and cut links."""

@@ -59,6 +59,8 @@ class SimulatedNode:
         """A sync has failed: what was not on the medium then goes with the process, since the system dropped it."""
         self.may_lack_data = False
         """It lost what it had not synced, and has not caught up with the others since."""
+        self.is_unclean = False
+        """Its process ended where it stood, and it has not caught up since: others do not believe that it has all."""
         self.rotten: str | None = None
         """A file of its disk that is not what was written."""
         self.rot_is_known = False
@@ -179,10 +181,10 @@ class SimulatedNode:
         self.medium.lose_power(self._power_rng)
         self.may_lack_data = True
 
-    def kill_at_operation(self, count: int, kill: Callable[[], None]) -> None:
-        """Let it happen in the middle of one of its next operations on the disk."""
+    def kill_at_operation(self, count: int, kill: Callable[[], None], may_be: Callable[[], bool]) -> None:
+        """Let it happen in the middle of one of its next operations on the disk, if it may be by then."""
         faults = self.mount.faults
-        faults.on_kill = kill
+        faults.on_kill, faults.may_kill = kill, may_be
         faults.kill_after = faults.operations + count
 
     def stop(self) -> None:
@@ -204,11 +206,14 @@ class SimulatedNode:
             self.room.note(self.host, "stop failed", text)
             if self._disk_is_sound():
                 self.room.findings.add("a node with a sound disk stops", f"{self.host}: {text}")
-        self._end(silently=False)
+            self._end(silently=False)
+        else:
+            self._end(silently=False, is_clean=True)
 
-    def _end(self, *, silently: bool) -> None:
+    def _end(self, *, silently: bool, is_clean: bool = False) -> None:
         loop, self.loop, self.broker, self.is_ready = self.loop, None, None, False
         self.mount.alive = False
+        self.is_unclean = self.is_unclean or not is_clean
         if loop is not None:
             loop.kill()
             self.room.network.process_gone(self.host, loop, silently=silently)

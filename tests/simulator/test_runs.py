@@ -34,6 +34,24 @@ def test_a_power_loss_right_after_the_first_start_takes_nothing_that_was_acknowl
     assert ClusterRun(seed, options, faults[:1]).run().findings == []
 
 
+def test_a_disk_forgets_only_where_a_good_copy_is_left_that_the_cluster_believes() -> None:
+    run = ClusterRun(1, Options(nodes=3, replicas=3, flush_each=False), [])
+    first, second, _ = run.nodes
+    assert run.may_lose_data(first)
+    assert run.may_be_killed(first)
+    second.is_unclean = True
+    assert not run.may_lose_data(first)
+    assert run.may_lose_data(second), "it is not believed anyway"
+    assert run.may_be_killed(first), "a kill takes nothing"
+    second.may_lack_data = True
+    assert not run.may_be_killed(first), "nobody else is up and in sync"
+    assert run.may_be_killed(second)
+    synced = ClusterRun(1, Options(nodes=3, replicas=3, flush_each=True), [])
+    synced.nodes[1].is_unclean = synced.nodes[1].may_lack_data = True
+    assert synced.may_lose_data(synced.nodes[0])
+    assert synced.may_be_killed(synced.nodes[0])
+
+
 def test_faults_of_one_kind_do_not_depend_on_those_of_another() -> None:
     options = draw(3)
     faults = plan(3, options)

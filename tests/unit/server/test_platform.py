@@ -97,7 +97,7 @@ def test_what_is_only_on_disk_is_known_until_it_is_read(file: OpenFile) -> None:
     platform = _linux()
     os.fsync(file.fd)
     os.posix_fadvise(file.fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    if platform.is_resident(file, 0, len(DATA)):
+    if platform.is_resident(file, 0, 10):  # a busy system keeps some of the pages and drops others
         pytest.skip("this file system keeps its pages")
     assert platform.read_now(file, memoryview(bytearray(10)), 0) == WOULD_WAIT
     assert read_through(file, 0, len(DATA)) == len(DATA)

@@ -54,19 +54,19 @@ class VoterSet:
     ids: tuple[int, ...] = field(init=False, repr=False, compare=False)
     is_known: bool = field(init=False, repr=False, compare=False)
     """Whether the directory of every voter is known: the quorum is founded."""
-    needed: int = field(init=False, repr=False, compare=False)
-    """How many voters decide."""
 
     def __post_init__(self) -> None:
-        voters = self.voters
-        is_known = all(voter.is_known for voter in voters)
-        object.__setattr__(self, "ids", tuple(voter.id for voter in voters))
-        object.__setattr__(self, "is_known", is_known)
-        object.__setattr__(self, "needed", len(voters) // 2 + 1 if is_known else len(voters))
+        object.__setattr__(self, "ids", tuple(voter.id for voter in self.voters))
+        object.__setattr__(self, "is_known", all(voter.is_known for voter in self.voters))
 
     @classmethod
     def of(cls, voters: Collection[Voter]) -> VoterSet:
         return cls(tuple(sorted(voters, key=lambda voter: voter.id)))
+
+    @property
+    def needed(self) -> int:
+        """How many voters decide."""
+        return len(self.voters) // 2 + 1 if self.is_known else len(self.voters)
 
     def find(self, node_id: int) -> Voter | None:
         for voter in self.voters:

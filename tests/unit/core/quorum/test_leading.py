@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.core.quorum.effects import AppendVoters, FetchRequest
+from ottla.core.quorum.effects import AppendVoters, BeginEpochRequest, EpochAnswer, FetchRequest
 from ottla.core.quorum.progress import Progress
 from ottla.core.quorum.roles import Leader
 from ottla.core.quorum.voters import Voter
@@ -51,6 +51,30 @@ def test_what_the_leader_has_not_synced_does_not_count() -> None:
     leader.append(epoch, sync=False)
     assert leader.fetched(key(2), 2, epoch) == 1
     assert leader.fetched(key(3), 2, epoch) == 2, "two others have it: a majority without the leader"
+
+
+def test_a_voter_that_is_down_is_told_of_its_leader_less_and_less_often() -> None:
+    leader = Replica(key(1), THREE).lead(2)
+    timeout_ms, backoff_ms = leader.core._settings.fetch_timeout_ms, leader.core._settings.retry_backoff_ms
+    [down] = [number for number, request in leader.sent(BeginEpochRequest) if request.voter == key(3)]
+    waits = []
+    for _ in range(9):
+        leader.core.failed(down, leader.now_ms, refused=True)
+        leader.pump()
+        due_ms = leader.core.role.asks[3].next_ms if isinstance(leader.core.role, Leader) else None
+        assert due_ms is not None
+        waits.append(due_ms - leader.now_ms)
+        leader.now_ms = due_ms
+        leader.fetched(key(2), 1, leader.core.epoch)  # A majority lives on.
+        leader.core.tick(leader.now_ms)
+        leader.pump()
+        [down] = [number for number, request in leader.sent(BeginEpochRequest) if request.voter == key(3)]
+    assert waits[:4] == [backoff_ms, 2 * backoff_ms, 4 * backoff_ms, 8 * backoff_ms]
+    assert waits[-1] == timeout_ms // 2, "and never less often than one that has heard"
+    answer = EpochAnswer(ErrorCode.NONE, leader.core.epoch, 1)
+    leader.core.answered(down, answer, leader.now_ms)
+    assert isinstance(leader.core.role, Leader)
+    assert leader.core.role.asks[3].failures == 0
 
 
 def test_a_voter_on_another_disk_does_not_count() -> None:
