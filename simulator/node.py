@@ -162,10 +162,12 @@ class SimulatedNode:
         return self.rotten is None and not (faults.full or faults.fail_writes or faults.fail_syncs)
 
     def _listener(self, endpoint: Endpoint, dispatch: Dispatch, share: LoopShare) -> SimulatedListener:
-        loop = self.loop
-        if loop is None:
+        loop, services = self.loop, self.services
+        if loop is None or services is None:
             raise OttlaError("a dead process listens")
-        return SimulatedListener(self.room.network, loop, endpoint.listener, endpoint.host, endpoint.port, dispatch)
+        rng = self.room.chance.stream(f"turns/{self.host}/{self.starts}/{endpoint.listener}")
+        address = (endpoint.host, endpoint.port)
+        return SimulatedListener(self.room.network, loop, endpoint.listener, address, dispatch, services, rng)
 
     def kill(self) -> None:
         """kill -9: the process is gone, its machine remembers what it wrote."""

@@ -3,36 +3,65 @@
 What `ottla.server.listener` and `ottla.server.connection` do with sockets. Slices of files are read when an answer
 leaves, not when it is made, because that is when the kernel reads them: a file that was cut meanwhile breaks the
 connection.
+
+Short Produce requests are gathered as the real connection does it (`ottla.api.produce_turn`). Frames come one by one
+here, so a turn ends by chance, some milliseconds after its first one: some turns have several requests, and a process
+may die before they are written.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ottla.api.deferred import Deferred
+from ottla.api.produce_turn import TAKEN_BYTES_MAX, ProduceTurn
 from ottla.model.chunks import Chunks, FileSlice
 from ottla.model.limits import IN_FLIGHT_REQUESTS_MAX
 from simulator.network import End, SimulatedNetwork
 from simulator.node_loop import NodeLoop
 
 if TYPE_CHECKING:
+    from ottla.api.context import Services
     from ottla.runtime.network import PeerError
-    from ottla.server.connection import Dispatch
+    from ottla.server.dispatch import Dispatch
+    from ottla.wire.produce_shape import RequestShape
 
-SEND_SECONDS_MAX: Final = 0.0005
+TURN_SECONDS_MAX: Final = 0.01
+LENGTH_BYTES: Final = 4
 
 
 class ServedConnection:
     """One client of a broker. A `Peer` to the dispatcher, a `StreamHandler` to the network."""
 
-    __slots__ = ("_dispatch", "_end", "_on_close", "_owed", "_waiting", "host", "listener", "principal")
+    __slots__ = (
+        "_dispatch",
+        "_end",
+        "_on_close",
+        "_owed",
+        "_produce",
+        "_waiting",
+        "host",
+        "listener",
+        "principal",
+        "produce_shape",
+        "taken",
+    )
 
     def __init__(
-        self, end: End, listener: str, dispatch: Dispatch, on_close: Callable[[ServedConnection], None]
+        self,
+        end: End,
+        listener: str,
+        dispatch: Dispatch,
+        produce: ProduceTurn,
+        on_close: Callable[[ServedConnection], None],
     ) -> None:
+        self.produce_shape: RequestShape | None = None
+        self.taken = 0
+        self._produce = produce
         self.host = end.peer.host
         self.listener = listener
         self.principal = "User:ANONYMOUS"
@@ -50,6 +79,14 @@ class ServedConnection:
             self._take(frame)
 
     def _take(self, frame: memoryview) -> None:
+        is_short_produce = len(frame) <= TAKEN_BYTES_MAX and not frame[0] and not frame[1]  # key 0
+        if is_short_produce and not self._owed and self._produce.take(self, frame, 0, len(frame)):
+            return
+        if self.taken:
+            self._produce.settle()
+        self._serve(frame)
+
+    def _serve(self, frame: memoryview) -> None:
         answer = self._dispatch(self, frame)
         if not answer or not self._end.open:
             return
@@ -91,6 +128,43 @@ class ServedConnection:
                 parts.append(bytes(chunk))
         self._end.send(b"".join(parts))
 
+    # -- requests that were taken
+
+    @property
+    def produce_skipped(self) -> int:
+        """Every request is looked into: a connection lives for few of them here."""
+        return 0
+
+    @produce_skipped.setter
+    def produce_skipped(self, count: int) -> None:
+        pass
+
+    def settled(self, data: bytes) -> None:
+        self.taken -= 1
+        if self._end.open:
+            answer: Chunks = [data[LENGTH_BYTES:]]
+            if self._owed:
+                self._owe(answer)
+            else:
+                self._send(answer)
+
+    def settled_later(self, answer: Deferred) -> None:
+        self.taken -= 1
+        if self._end.open:
+            self._owe(answer)
+            self._release()
+        else:
+            answer.cancel()
+
+    def serve_taken(self, frame: memoryview) -> None:
+        self.taken -= 1
+        if self._end.open:
+            self._serve(frame)
+
+    def taken_failed(self, error: Exception) -> None:
+        self.taken = 0
+        self.refuse(str(error))
+
     def refuse(self, reason: str) -> None:
         """Close the connection because of what was asked."""
         self._end.network.trace.note(self._end.host, "refuse", reason)
@@ -110,7 +184,7 @@ class ServedConnection:
 
     @property
     def owes(self) -> bool:
-        return bool(self._owed)
+        return bool(self._owed or self.taken)
 
     def close(self) -> None:
         if self._end.open:
@@ -122,8 +196,18 @@ class SimulatedListener:
     """A listener of a broker without sockets: the `BoundListener` that `Broker` asks for."""
 
     def __init__(
-        self, network: SimulatedNetwork, loop: NodeLoop, name: str, host: str, port: int, dispatch: Dispatch
+        self,
+        network: SimulatedNetwork,
+        loop: NodeLoop,
+        name: str,
+        address: tuple[str, int],
+        dispatch: Dispatch,
+        services: Services,
+        rng: random.Random,
     ) -> None:
+        host, port = address
+        self._rng = rng
+        self._produce = ProduceTurn(services, self._turn_begun)
         self.name = name
         self.port = port
         self.loop = loop
@@ -133,6 +217,9 @@ class SimulatedListener:
         self._dispatch = dispatch
         self._backlog: list[End] = []
         self._accepting = False
+
+    def _turn_begun(self) -> None:
+        self.loop.call_later(self._rng.random() * TURN_SECONDS_MAX, self._produce.end)
 
     async def bind(self) -> None:
         self._network.listen(self._host, self.port, self)
@@ -150,7 +237,7 @@ class SimulatedListener:
             self._backlog.append(end)
             return
         early = end.handler
-        connection = ServedConnection(end, self.name, self._dispatch, self._closed)
+        connection = ServedConnection(end, self.name, self._dispatch, self._produce, self._closed)
         end.handler = connection
         self.connections[connection] = None
         if isinstance(early, EarlyFrames):
