@@ -100,7 +100,7 @@ CLUSTER: Final = (
     Bug("votes are given to anybody", "a leader that lacks entries", 15, _votes_are_given_to_anybody, SYNCED),
     Bug("leaders commit alone", "high watermark without followers", 6, _leaders_commit_alone, UNSYNCED),
     Bug("everybody is in sync", "the ISR holds who lags", 10, _everybody_is_in_sync, UNSYNCED),
-    Bug("every start counts as clean", "a lost tail stays in the ISR", 8, _every_start_counts_as_clean, STORMY),
+    Bug("every start counts as clean", "a lost tail stays in the ISR", 25, _every_start_counts_as_clean, STORMY),
     Bug("votes are not stored", "a voter votes twice in an epoch", 3, _votes_are_not_stored, SYNCED),
     Bug(
         "followers cut to the high watermark",
