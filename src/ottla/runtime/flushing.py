@@ -17,37 +17,6 @@ if TYPE_CHECKING:
     from ottla.runtime.world import World
 
 
-class Sync:
-    """A sync that is under way, and who waits for it. One who stops waiting does not end it."""
-
-    __slots__ = ("task", "waiters")
-
-    def __init__(self) -> None:
-        self.task: asyncio.Task[None] | None = None
-        self.waiters: list[asyncio.Future[None]] = []
-
-    async def wait(self) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiters.append(waiter)
-        await waiter
-
-    def tell(self, error: Exception | None) -> None:
-        """It is over."""
-        for waiter in self.waiters:
-            if waiter.done():
-                continue
-            if error is None:
-                waiter.set_result(None)
-            elif isinstance(error, ApiError):
-                waiter.set_exception(ApiError(error.code, error.message))  # Each raises an error of its own.
-            else:
-                waiter.set_exception(error)
-
-    def cancel(self) -> None:
-        for waiter in self.waiters:
-            waiter.cancel()
-
-
 class Flushes:
     """At most one sync at a time per partition."""
 
@@ -56,7 +25,7 @@ class Flushes:
     def __init__(self, world: World, on_failure: Callable[[StorageError], None]) -> None:
         self._world = world
         self._on_failure = on_failure
-        self._running: dict[Partition, Sync] = {}
+        self._running: dict[Partition, asyncio.Future[None]] = {}
 
     async def flush(self, partition: Partition) -> None:
         """Return when everything that the log holds now is on the medium, and counts as such; or has been cut off."""
@@ -64,37 +33,22 @@ class Flushes:
         while partition.log.recovery_point < min(wanted, partition.log.log_end_offset) or (
             partition.is_sole and partition.high_watermark < wanted
         ):
-            await (self._running.get(partition) or self._begin(partition)).wait()
+            await asyncio.shield(self._running.get(partition) or self._begin(partition))
 
     def begin(self, partition: Partition) -> None:
         """Sync what the log holds now; nobody waits for it here."""
         if partition not in self._running:
-            self._begin(partition)
+            # Whoever is to hear of a failure has heard of it by `on_failure`.
+            self._begin(partition).add_done_callback(lambda sync: sync.cancelled() or sync.exception())
 
-    def _begin(self, partition: Partition) -> Sync:
-        sync = self._running[partition] = Sync()
-        sync.task = asyncio.ensure_future(self._carry_out(partition, sync))
+    def _begin(self, partition: Partition) -> asyncio.Future[None]:
+        sync = self._running[partition] = asyncio.ensure_future(self._sync(partition))
         return sync
 
-    async def _carry_out(self, partition: Partition, sync: Sync) -> None:
-        try:
-            await self._sync(partition)
-        except ApiError as error:
-            sync.tell(error)  # Where nobody waits: whoever is to hear of a failure has heard of it by `on_failure`.
-        except Exception as error:
-            if not sync.waiters:
-                raise
-            sync.tell(error)
-        except BaseException:
-            sync.cancel()
-            raise
-        else:
-            sync.tell(None)
-
     async def _sync(self, partition: Partition) -> None:
+        log = partition.log
+        target, truncations = log.log_end_offset, log.truncations
         try:
-            log = partition.log
-            target, truncations = log.log_end_offset, log.truncations
             await self._world.offload.run(log.sync_until, target)
         except StorageError as error:
             self._on_failure(error)
