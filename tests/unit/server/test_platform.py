@@ -21,6 +21,8 @@ from ottla.server.platform import (
 )
 
 DATA = bytes(range(256)) * 4096
+DROPS = 20
+"""A busy system may keep a page once, or fetch it again before it is asked for."""
 
 
 class OpenFile:
@@ -94,12 +96,17 @@ def test_what_was_just_written_is_in_memory(platform: Platform, file: OpenFile) 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be asked")
 def test_what_is_only_on_disk_is_known_until_it_is_read(file: OpenFile) -> None:
+    """To ask for a page that is not there has the system fetch it: each question needs pages that were dropped anew."""
     platform = _linux()
+    into = memoryview(bytearray(10))
     os.fsync(file.fd)
-    os.posix_fadvise(file.fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    if platform.is_resident(file, 0, 10):  # a busy system keeps some of the pages and drops others
+
+    def drop() -> None:
+        os.posix_fadvise(file.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    if all(drop() or platform.is_resident(file, 0, 10) for _ in range(DROPS)):
         pytest.skip("this file system keeps its pages")
-    assert platform.read_now(file, memoryview(bytearray(10)), 0) == WOULD_WAIT
+    assert any(drop() or platform.read_now(file, into, 0) == WOULD_WAIT for _ in range(DROPS))
     assert read_through(file, 0, len(DATA)) == len(DATA)
     assert platform.is_resident(file, 0, len(DATA))
 
