@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import trustme
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -16,8 +17,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from bench import processes
+from bench.errors import NotMeasured
 from bench.systems import CLUSTER_ID, JVM_OPTIONS, SETTINGS, Kafka, free_port, start_and_wait
-from bench.tools import Tools
+from bench.tools import Tools, cache_directory, kafka_jars
 
 USER, PASSWORD = "alice", 'a "quoted", =strange; one'
 SESSION_MS = 3_000
@@ -57,7 +59,12 @@ def login_module(mechanism: str, password: str) -> str:
 
 
 @contextmanager
-def secure_kafka(home: Path, tools: Tools) -> Iterator[SecureKafka]:
+def secure_kafka(home: Path) -> Iterator[SecureKafka]:
+    """One that runs for as long as the block, or a skip where Kafka cannot be had."""
+    try:
+        tools = Tools(kafka_jars(cache_directory()), "", None, "")
+    except NotMeasured as reason:
+        pytest.skip(f"Apache Kafka cannot be had here: {reason}")
     home.mkdir()
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(home / "ca.pem"))

@@ -10,8 +10,6 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.errors import NotMeasured
-from bench.tools import Tools, cache_directory, kafka_jars
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
 from ottla.client.errors import AuthenticationError, ClientError
@@ -29,11 +27,7 @@ WAYS += [("BOTH", "SCRAM-SHA-256"), ("BOTH", "SCRAM-SHA-512"), ("LOGIN", "SCRAM-
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
-    try:
-        tools = Tools(kafka_jars(cache_directory()), "", None, "")
-    except NotMeasured as reason:
-        pytest.skip(f"Apache Kafka cannot be had here: {reason}")
-    with secure_kafka(tmp_path_factory.mktemp("secure") / "kafka", tools) as running:
+    with secure_kafka(tmp_path_factory.mktemp("secure") / "kafka") as running:
         plain = {"bootstrap.servers": f"127.0.0.1:{running.ports['PLAINTEXT']}"}
         admin = AdminClient(plain)
         for made in admin.create_topics([NewTopic(TOPIC, 1, 1)]).values():

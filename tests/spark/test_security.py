@@ -9,8 +9,6 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.errors import NotMeasured
-from bench.tools import Tools, cache_directory, kafka_jars
 from tests.clients.secure_kafka import USER, SecureKafka, secure_kafka
 from tests.spark.conftest import Lab, connector_jars
 from tests.spark.test_guide import SECURED, programs
@@ -20,11 +18,7 @@ ROWS = 200
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
-    try:
-        tools = Tools(kafka_jars(cache_directory()), "", None, "")
-    except NotMeasured as reason:
-        pytest.skip(f"Apache Kafka cannot be had here: {reason}")
-    with secure_kafka(tmp_path_factory.mktemp("secure") / "kafka", tools) as running:
+    with secure_kafka(tmp_path_factory.mktemp("secure") / "kafka") as running:
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{running.ports['PLAINTEXT']}"})
         for made in admin.create_topics([NewTopic(name, 2, 1) for name in ("in", "out", "orders")]).values():
             made.result(60)

@@ -31,6 +31,19 @@ if TYPE_CHECKING:
     from ottla.runtime.world import World
 
 
+class Caller(Protocol):
+    """Who asks: from where, through which listener, and as whom."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def listener(self) -> str: ...
+
+    @property
+    def principal(self) -> str: ...
+
+
 class EnvelopeDispatch(Protocol):
     """Serves a request that another node has handed on."""
 

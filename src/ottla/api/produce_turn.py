@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ottla.api.context import RequestContext
+from ottla.api.context import Caller, RequestContext
 from ottla.api.deferred import Deferred
 from ottla.api.produce import ACKS_ALL, ACKS_LEADER, ZSTD_SINCE, hold_answer
 from ottla.api.refusal import refusal
@@ -57,7 +57,7 @@ NO_OFFSET: Final = bytes(OFFSET_BYTES)
 PRODUCE: Final = 0
 
 
-class Asker(Protocol):
+class Asker(Caller, Protocol):
     """A connection, as far as its requests are taken here."""
 
     produce_shape: RequestShape | None
@@ -65,15 +65,6 @@ class Asker(Protocol):
     produce_skipped: int
     taken: int
     """Requests that were taken and not settled."""
-
-    @property
-    def host(self) -> str: ...
-
-    @property
-    def listener(self) -> str: ...
-
-    @property
-    def principal(self) -> str: ...
 
     def settled(self, data: bytes) -> None:
         """The answer, its size in front, to the oldest request that was taken."""

@@ -17,6 +17,7 @@ What an editor must keep true:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from struct import Struct
 from typing import Final
@@ -37,7 +38,7 @@ LEAVING_BYTES_MAX: Final = 1024
 _length_bytes: Final = Struct(">i").pack
 
 
-class Answering:
+class Answering(ABC):
     """The answering side of a connection."""
 
     __slots__ = (
@@ -85,21 +86,21 @@ class Answering:
         self._warming = False
         self._output = Output(transport, share.platform, share.staging)
 
+    @abstractmethod
     def refuse(self, reason: str) -> None:
         """Close because of what the client sent, with a line in the log."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _broken(self, error: Exception) -> None:
         """The client is gone, or something failed on our side: then the log says what."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _finish(self) -> None:
         """Everything was sent: close so that the last answer arrives."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _read_again(self) -> None:
         """The client has taken enough of what it was owed."""
-        raise NotImplementedError
 
     def _take_answer(self, answer: Chunks | Deferred) -> None:
         """Send an answer now if nothing is in its way; else it waits for its turn."""

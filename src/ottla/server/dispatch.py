@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 import structlog
 
-from ottla.api.context import RequestContext, Services
+from ottla.api.context import Caller, RequestContext, Services
 from ottla.api.deferred import Deferred
 from ottla.model.chunks import Chunks
 from ottla.model.errors import ApiError, ErrorCode, MalformedMessageError
@@ -44,17 +44,8 @@ _NOT_SERVED: Final = (None, 0, -1, None)
 log = structlog.get_logger("ottla.server")
 
 
-class Peer(Protocol):
+class Peer(Caller, Protocol):
     """Who asks, as far as dispatching needs to know."""
-
-    @property
-    def host(self) -> str: ...
-
-    @property
-    def listener(self) -> str: ...
-
-    @property
-    def principal(self) -> str: ...
 
     def refuse(self, reason: str) -> None:
         """Close the connection because of what was asked."""

@@ -109,6 +109,17 @@ async def arrived(connection: Connection) -> None:
     await until(lambda: is_readable(connection._fd))
 
 
+async def two_taken(server: Server, client: Client) -> Connection:
+    """The connection, with the requests 11 and 12 taken in a turn that has not ended."""
+    connection = server.connection
+    server.share.loop.remove_reader(connection._fd)
+    await client.ask(produce(11), produce(12))
+    await arrived(connection)
+    connection._readable()
+    assert connection.taken == 2
+    return connection
+
+
 def test_requests_of_one_connection_are_answered_in_their_order(run: Run, serve: Serve) -> None:
     async def main() -> None:
         async with site_and_client(serve) as (site, server, client):
@@ -170,12 +181,7 @@ def test_many_clients_at_once(run: Run, serve: Serve) -> None:
 def test_a_connection_that_is_drained_gets_its_answer(run: Run, serve: Serve) -> None:
     async def main() -> None:
         async with site_and_client(serve) as (site, server, client):
-            connection = server.connection
-            server.share.loop.remove_reader(connection._fd)
-            await client.ask(produce(11), produce(12))
-            await arrived(connection)
-            connection._readable()
-            assert connection.taken == 2
+            connection = await two_taken(server, client)
             connection.drain()
             assert correlation_ids(await client.answers(2)) == [11, 12]
             assert await client.is_closed()
@@ -188,12 +194,7 @@ def test_a_connection_that_is_drained_gets_its_answer(run: Run, serve: Serve) ->
 def test_a_connection_that_ends_meanwhile_harms_nobody(run: Run, serve: Serve, how: str) -> None:
     async def main() -> None:
         async with site_and_client(serve) as (site, server, client):
-            connection = server.connection
-            server.share.loop.remove_reader(connection._fd)
-            await client.ask(produce(11), produce(12))
-            await arrived(connection)
-            connection._readable()
-            assert connection.taken == 2
+            connection = await two_taken(server, client)
             if how == "close":
                 connection.close()
             elif how == "refuse":
