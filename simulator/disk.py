@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.log.disk import Bytes
@@ -326,6 +326,9 @@ class SimulatedFile:
 
     def pwrite(self, data: Bytes, position: int) -> None:
         self._mount.writing(self.path, self._inode, bytes(data), position)
+
+    def pwritev(self, pieces: Sequence[Bytes], position: int) -> None:
+        self.pwrite(b"".join(pieces), position)
 
     def size(self) -> int:
         return len(self._inode.data)

@@ -100,11 +100,11 @@ class RawClient:
         header = request_header(PRODUCE, version, self._correlation, "raw")
         return header + produce_client.encode_request(version, [(topic, [(0, batch)])], acks=acks)
 
-    def values(self, topic: str, offset: int = 0) -> list[bytes | None]:
+    def values(self, topic: str, offset: int = 0, *, partition: int = 0) -> list[bytes | None]:
         """The values from `offset` on, in as many fetches as it takes."""
         values: list[bytes | None] = []
         while True:
-            records = self._fetch(topic, offset)
+            records = self._fetch(topic, partition, offset)
             for start, header in iterate(records):
                 batch = iterate_records(records[start : start + header.size])
                 values += [record.value for record in batch if record.offset >= offset]
@@ -113,9 +113,9 @@ class RawClient:
                 return values
             offset = next_offset
 
-    def _fetch(self, topic: str, offset: int) -> bytes:
+    def _fetch(self, topic: str, partition: int, offset: int) -> bytes:
         self._correlation += 1
-        wanted = FetchPartition(0, -1, offset, -1, -1, 10 << 20)
+        wanted = FetchPartition(partition, -1, offset, -1, -1, 10 << 20)
         request = fetch_client.fetch_request([(topic, [wanted])], max_wait_ms=0)
         self.send_frame(request_header(FETCH, 12, self._correlation, "raw") + fetch_client.encode_request(12, request))
         frame = memoryview(self.receive_frame())

@@ -158,7 +158,7 @@ class Run:
 
     def write(self) -> None:
         partition = self.partition
-        base_offset = partition.append_run(self.batches, self.headers, self.records)
+        base_offset = partition.append_run(self.batches, self.headers, self.records, len(self.batches))
         if base_offset is not None:
             self.is_written = True
             self.next_offset = base_offset

@@ -36,7 +36,7 @@ from ottla.log.segment import Segment
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import ApiError, CorruptLogError, ErrorCode
 from ottla.model.ids import NO_TIMESTAMP, TopicPartition
-from ottla.wire.batch import CONTROL_BIT, LENGTH_PREFIX_BYTES, BatchHeader, assign, set_log_append_time
+from ottla.wire.batch import CONTROL_BIT, LENGTH_PREFIX_BYTES, BatchHeader, assign_run, set_log_append_time
 
 
 class Appended(NamedTuple):
@@ -51,7 +51,7 @@ class Appended(NamedTuple):
 
 
 # What calling the class does, without a Python frame.
-_appended: Callable[[tuple[int, int, int, bool]], Appended] = partial(tuple.__new__, Appended)
+new_appended: Callable[[tuple[int, int, int, bool]], Appended] = partial(tuple.__new__, Appended)
 
 
 class PartitionLog(FollowingLog):
@@ -147,20 +147,22 @@ class PartitionLog(FollowingLog):
             self.producers.update(
                 producer_id, producer_epoch, sequence, base_offset, last_delta, max_timestamp, attributes
             )
-        return _appended((base_offset, last_offset, log_append_time_ms, False))
+        return new_appended((base_offset, last_offset, log_append_time_ms, False))
 
-    def append_run(self, batches: bytearray, headers: Sequence[BatchHeader], leader_epoch: int) -> int | None:
-        """Write batches of producers, one behind the other, in one piece; returns the offset of the first one.
+    def append_run(
+        self, batches: bytearray | list[memoryview], headers: Sequence[BatchHeader], leader_epoch: int
+    ) -> int | None:
+        """Write batches of producers in one piece, one behind the other; returns the offset of the first one.
 
         None, and nothing has changed, if they must be appended one by one: they do not fit the segment, one is
-        refused or was written before, the broker stamps them. Errors as those of `append`.
+        refused or was written before, the broker stamps them. Errors as those of `append`; then the batches may have
+        got offsets all the same.
         """
         base_offset = next_offset = self.log_end_offset
-        position, largest, has_producers = 0, NO_TIMESTAMP, False
+        size, largest, has_producers = 0, NO_TIMESTAMP, False
         last_offsets = []
         for _, length, _, _, _, _, last_delta, _, max_timestamp, producer_id, _, _, _ in headers:
-            assign(batches, position, next_offset, length, leader_epoch)
-            position += LENGTH_PREFIX_BYTES + length
+            size += LENGTH_PREFIX_BYTES + length
             last_offsets.append(next_offset + last_delta)
             next_offset += last_delta + 1
             if max_timestamp > largest:
@@ -171,12 +173,13 @@ class PartitionLog(FollowingLog):
         if (
             self._stamps
             or largest > segment.roll_timestamp
-            or segment.size + position > self._segment_bytes
+            or segment.size + size > self._segment_bytes
             or next_offset - 1 > segment.last_offset_max
             or len(headers) >= self._entries_left()
             or (has_producers and not self._are_next(headers))
         ):
             return None
+        assign_run(batches, headers, last_offsets, leader_epoch)
         try:
             segment.append_run(batches, headers, base_offset, last_offsets)
         except OSError as error:

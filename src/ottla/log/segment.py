@@ -188,7 +188,11 @@ class Segment:
             self.last_offset_max = -1
 
     def append_run(
-        self, batches: Bytes, headers: Sequence[BatchHeader], base_offset: int, last_offsets: Sequence[int]
+        self,
+        batches: Bytes | list[memoryview],
+        headers: Sequence[BatchHeader],
+        base_offset: int,
+        last_offsets: Sequence[int],
     ) -> None:
         """Write some batches at the end, in one piece. An OSError leaves the segment as `append` would.
 
@@ -196,7 +200,11 @@ class Segment:
         """
         position, log = self.size, self.log
         log.used = True
-        (log.file or log.get()).pwrite(batches, position)
+        file = log.file or log.get()
+        if isinstance(batches, list):
+            file.pwritev(batches, position)
+        else:
+            file.pwrite(batches, position)
         tail = self.tail
         if tail is None:
             tail = self.tail = Tail(base_offset)

@@ -10,19 +10,26 @@ Theory of operation. The fast way is synchronous: check the header, append, done
 What is appended here is in this leader's log, no more: whoever is to be told only when followers have it too, waits for
 that besides (`Partition.when_replicated`).
 
+Requests that lie in one receive are served one by one, but their batches of one partition go to the log in one write
+before that (`write_ahead`): then `append` finds what it is asked to write already written, and answers for it.
+
 What an editor must keep true: batches of one partition are appended in the order in which they arrived. Each batch of
 the long way waits for the one before it on its partition, whatever order the worker answers in, and once one batch of
-a partition is on the long way the next one takes it too.
+a partition is on the long way the next one takes it too. What was written ahead is asked for, in that order, before
+anything else is appended, or forgotten together with who would have asked; it was checked as `append` checks.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.log.partition_log import Appended as Appended
+from ottla.log.partition_log import new_appended
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.ids import NO_TIMESTAMP
 from ottla.wire import batch as record_batch
 from ottla.wire.batch import TRANSACTIONAL_BIT, BatchHeader, check
 from ottla.wire.compression import Codec
@@ -36,6 +43,9 @@ if TYPE_CHECKING:
 
 REWRITING_BYTES_MAX = 256 << 20
 """Bytes of batches on the long way at one time; more are refused, and the producer tries again."""
+
+OFFSET_BYTES: Final = 8
+NO_OFFSET: Final = bytes(OFFSET_BYTES)
 
 
 class RecordWork(Protocol):
@@ -55,7 +65,7 @@ class Flushing(Protocol):
 class Appender:
     """All appends of producers."""
 
-    __slots__ = ("_clock", "_flushing", "_rewriting_bytes", "_tails", "_work")
+    __slots__ = ("_ahead", "_clock", "_flushing", "_rewriting_bytes", "_tails", "_work")
 
     def __init__(self, clock: Clock, work: RecordWork, flushing: Flushing) -> None:
         self._clock = clock
@@ -63,6 +73,8 @@ class Appender:
         self._flushing = flushing
         self._tails: dict[Partition, asyncio.Future[Appended]] = {}
         self._rewriting_bytes = 0
+        self._ahead: dict[Partition, deque[Appended]] = {}
+        """What is in the log already and will be asked for."""
 
     def append(
         self,
@@ -76,6 +88,10 @@ class Appender:
 
         `produce` is the request that it came with, if that names a transactional id.
         """
+        if self._ahead:
+            ahead = self._ahead.get(partition)
+            if ahead:
+                return ahead.popleft()
         header = check(batch)
         _, _, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, _ = header
         config, permit = topic.config, None
@@ -100,6 +116,38 @@ class Appender:
         if partition.high_watermark <= appended.last_offset and (partition.is_sole or partition.log.flush_due()):
             return self._flushed(partition, appended)
         return appended
+
+    def write_ahead(
+        self, partition: Partition, batches: list[memoryview], headers: list[BatchHeader]
+    ) -> deque[Appended] | None:
+        """Write batches that `append` would be asked to write next, in one piece, all checked as it checks them.
+
+        What `append` will answer for them, or None if they are to be appended one by one. Whoever answers for one of
+        them instead of `append` takes it from the front. Errors as those of `Partition.append`: then nothing is
+        written, and `append` will say why.
+        """
+        if partition in self._tails:
+            return None
+        records = sum([header[12] for header in headers])
+        base_offset = None
+        try:
+            base_offset = partition.append_run(batches, headers, records, sum(map(len, batches)))
+        finally:
+            if base_offset is None:
+                for batch in batches:
+                    batch[:OFFSET_BYTES] = NO_OFFSET  # They may have got one before they were not written.
+        if base_offset is None:
+            return None
+        ahead = self._ahead[partition] = deque()
+        for header in headers:
+            last_offset = base_offset + header[6]
+            ahead.append(new_appended((base_offset, last_offset, NO_TIMESTAMP, False)))
+            base_offset = last_offset + 1
+        return ahead
+
+    def forget_ahead(self) -> None:
+        """Those who would have asked for what was written ahead have been served, or never will be."""
+        self._ahead.clear()
 
     def is_behind(self, partition: Partition) -> bool:
         """Whether batches of this partition are on the long way, so that the next one has to take it too."""

@@ -249,7 +249,9 @@ class Partition(Watched):
             self._appended(log, header.record_count, len(batch))
         return appended
 
-    def append_run(self, batches: bytearray, headers: Sequence[BatchHeader], records: int) -> int | None:
+    def append_run(
+        self, batches: bytearray | list[memoryview], headers: Sequence[BatchHeader], records: int, size: int
+    ) -> int | None:
         """Write checked batches in one piece; the offset of the first, or None if they must be appended one by one."""
         if not self.is_sole:
             self.check_leads()
@@ -258,7 +260,7 @@ class Partition(Watched):
             return None
         base_offset = log.append_run(batches, headers, self.leader_epoch)
         if base_offset is not None:
-            self._appended(log, records, len(batches))
+            self._appended(log, records, size)
         return base_offset
 
     def _appended(self, log: PartitionLog, records: int, size: int) -> None:

@@ -7,7 +7,8 @@ A turn is short: one receive, a bounded number of frames, a bounded number of by
 too much, and that were received already, wait in `_backlog`.
 
 A short Produce request may be taken instead of dispatched: it is served together with others when the turn ends
-(`api.produce_turn`). Whatever else comes on a connection has to wait until what was taken from it is settled, and while
+(`api.produce_turn`). Longer ones that came together are served together, for the same reason (`api.produce_ahead`).
+Whatever else comes on a connection has to wait until what was taken from it is settled, and while
 an older answer is owed nothing is taken: so requests are served in their order.
 
 Two ways to the end. `_fail` and `refuse` may be called from anywhere, also from inside somebody else's request whose
@@ -28,6 +29,7 @@ from typing import Final
 import structlog
 
 from ottla.api.deferred import Deferred
+from ottla.api.produce_ahead import ProduceGroup
 from ottla.api.produce_turn import TAKEN_BYTES_MAX
 from ottla.model.errors import OttlaError
 from ottla.model.limits import REQUEST_HEADER_BYTES_MIN
@@ -174,9 +176,13 @@ class Connection(Answering):
             if self.taken:
                 self._share.turn.produce.settle()
             self._corked = end - stop > LENGTH_BYTES
-            answer = self._dispatch(self, view[start + LENGTH_BYTES : stop])
-            if answer:
-                self._take_answer(answer)
+            if self._corked and length > TAKEN_BYTES_MAX and not view[start + 5] and not view[start + 4]:
+                frames = produce_frames(view, start, end, frames_left + 1, bytes_max)
+                frames_left -= len(frames) - 1
+                stop = start + sum(map(len, frames)) + LENGTH_BYTES * len(frames)
+                self._serve_together(frames)
+            else:
+                self._serve(view[start + LENGTH_BYTES : stop])
             start = stop
             if not self._alive:
                 return
@@ -184,6 +190,30 @@ class Connection(Answering):
             self._keep(view[start:end], stop - start)
         if self._corked or self._output.pending:
             self._uncork()
+
+    def _serve(self, frame: memoryview) -> None:
+        answer = self._dispatch(self, frame)
+        if answer:
+            self._take_answer(answer)
+
+    def _serve_together(self, frames: list[memoryview]) -> None:
+        """Serve Produce requests whose batches may be written together, whatever is owed for them."""
+        if len(frames) == 1:
+            self._serve(frames[0])
+            return
+        self._corked = True
+        group = ProduceGroup(self._share.services, frames)
+        try:
+            for number, frame in enumerate(frames):
+                answer = group.answer(number)
+                if answer is None:
+                    self._serve(frame)
+                else:
+                    self._take_answer([answer])
+                if not self._alive:
+                    return
+        finally:
+            group.close()
 
     def _postpone(self, frames: memoryview) -> None:
         """Go on with these in another turn, out of the way of the next client's input."""
@@ -311,3 +341,17 @@ class Connection(Answering):
         except OSError:
             pass
         self.close()
+
+
+def produce_frames(view: memoryview, start: int, end: int, count_max: int, bytes_max: int) -> list[memoryview]:
+    """The whole frames from `start` on, as far as they are Produce requests that may be served."""
+    frames: list[memoryview] = []
+    while len(frames) < count_max and end - start >= LENGTH_BYTES + 2:
+        (length,) = _length_at(view, start)
+        stop = start + LENGTH_BYTES + length
+        is_produce = not view[start + 5] and not view[start + 4]
+        if not (REQUEST_HEADER_BYTES_MIN <= length <= bytes_max and stop <= end and is_produce):
+            break
+        frames.append(view[start + LENGTH_BYTES : stop])
+        start = stop
+    return frames

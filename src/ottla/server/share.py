@@ -66,12 +66,14 @@ class LoopShare:
         "platform",
         "refusals",
         "request_bytes_max",
+        "services",
         "staging",
         "turn",
     )
 
     def __init__(self, services: Services, limits: ConnectionLimits, platform: Platform | None = None) -> None:
         self.loop = asyncio.get_running_loop()
+        self.services = services
         self.metrics = services.metrics
         self.offload = services.world.offload
         self._limits = limits

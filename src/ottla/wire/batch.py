@@ -17,7 +17,7 @@ Functions that take "exactly one batch" rely on the buffer's end being the batch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from struct import Struct
 from typing import Final, NamedTuple
@@ -149,6 +149,24 @@ def check(batch: memoryview) -> BatchHeader:
     ):
         return _new_header(fields)
     raise _refusal(_new_header(fields), batch)
+
+
+def assign_run(
+    batches: bytearray | list[memoryview],
+    headers: Sequence[BatchHeader],
+    last_offsets: Sequence[int],
+    leader_epoch: int,
+) -> None:
+    """`assign` for batches that lie one behind the other, or each in a place of its own."""
+    if isinstance(batches, bytearray):
+        position = 0
+        for header, last_offset in zip(headers, last_offsets, strict=True):
+            length = header[1]
+            assign(batches, position, last_offset - header[6], length, leader_epoch)
+            position += LENGTH_PREFIX_BYTES + length
+        return
+    for batch, header, last_offset in zip(batches, headers, last_offsets, strict=True):
+        assign(batch, 0, last_offset - header[6], header[1], leader_epoch)
 
 
 def build(

@@ -74,7 +74,7 @@ class Producer:
         if isinstance(answer, list):
             self.answers.append(b"".join(cast("list[bytes]", answer)))
         else:
-            self.answers.append(_later(answer))
+            self.answers.append(later(answer))
 
     def settled(self, data: bytes) -> None:
         self.taken -= 1
@@ -99,7 +99,7 @@ class Producer:
         assert self.taken == 0
         rows: list[ProducedPartition] = []
         for number, answer in enumerate(self.answers, 1):
-            data = await _settled(answer) if isinstance(answer, Deferred) else answer
+            data = await settled(answer) if isinstance(answer, Deferred) else answer
             assert int.from_bytes(data[:4]) == number
             response = parse_response(memoryview(data), 5 if version >= FLEXIBLE_SINCE else 4, version)
             ((_, (row,)),) = response.topics
@@ -107,7 +107,7 @@ class Producer:
         return rows
 
 
-def _later(answer: Deferred | Awaitable[Chunks] | None) -> Deferred:
+def later(answer: Deferred | Awaitable[Chunks] | None) -> Deferred:
     if isinstance(answer, Deferred):
         return answer
     assert answer is not None
@@ -117,7 +117,7 @@ def _later(answer: Deferred | Awaitable[Chunks] | None) -> Deferred:
     return deferred
 
 
-async def _settled(answer: Deferred) -> bytes:
+async def settled(answer: Deferred) -> bytes:
     heard = asyncio.Event()
     answer.listen(heard.set)
     await heard.wait()

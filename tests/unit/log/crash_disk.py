@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from ottla.log.disk import Bytes
@@ -73,6 +73,9 @@ class MemoryFile:
             self._write(bytes(data[: len(data) // 2]), position)
             raise error
         self._write(bytes(data), position)
+
+    def pwritev(self, pieces: Sequence[Bytes], position: int) -> None:
+        self.pwrite(b"".join(pieces), position)
 
     def _write(self, data: bytes, position: int) -> None:
         _resize(self._inode.data, max(len(self._inode.data), position + len(data)))

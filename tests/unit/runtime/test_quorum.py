@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +254,9 @@ class FullableFile:
         if self._disk.full:
             raise OSError(errno.ENOSPC, "No space left on device")
         self._file.pwrite(data, position)
+
+    def pwritev(self, pieces: Sequence[bytes], position: int) -> None:
+        self.pwrite(b"".join(pieces), position)
 
 
 def test_without_space_nothing_is_decided_and_with_space_again_all_goes_on(tmp_path: Path) -> None:

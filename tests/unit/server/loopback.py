@@ -24,6 +24,8 @@ from ottla.server.share import ConnectionLimits, LoopShare
 T = TypeVar("T")
 WAIT_SECONDS_MAX = 20.0
 
+UNKNOWN_API = 999
+
 
 class ThreadOffload:
     """Threads, one per call, and a count of the calls."""
@@ -166,8 +168,8 @@ def echo(_: Peer, request: memoryview) -> Chunks:
 
 
 def numbered(number: int, size: int = 8) -> bytes:
-    """A request that is told from others."""
-    return struct.pack(">q", number) + b"." * (size - 8)
+    """A request that is told from others, and is none that a connection knows."""
+    return struct.pack(">hhi", UNKNOWN_API, 0, number) + b"." * (size - 8)
 
 
 class Answers:
@@ -178,7 +180,7 @@ class Answers:
         self.cancelled: list[int] = []
 
     def dispatch(self, _: Peer, request: memoryview) -> Deferred:
-        (number,) = struct.unpack_from(">q", request)
+        (number,) = struct.unpack_from(">4xi", request)
         self.owed[number] = Deferred(lambda: self.cancelled.append(number))
         return self.owed[number]
 

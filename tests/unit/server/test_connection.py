@@ -84,7 +84,7 @@ def test_a_request_without_answer_leaves_no_gap(run: Run, serve: Serve) -> None:
         silent = Deferred()
 
         def dispatch(_: Peer, request: memoryview) -> Chunks | Deferred | None:
-            (number,) = struct.unpack_from(">q", request)
+            (number,) = struct.unpack_from(">4xi", request)
             return {0: None, 1: [], 2: silent}.get(number, [bytes(request)])
 
         async with serve(dispatch) as server, await server.connect() as client:
@@ -144,7 +144,7 @@ def test_one_busy_client_does_not_keep_others_waiting(run: Run, serve: Serve) ->
         order: list[int] = []
 
         def dispatch(_: Peer, request: memoryview) -> Chunks:
-            order.append(struct.unpack_from(">q", request)[0])
+            order.append(struct.unpack_from(">4xi", request)[0])
             return [b""]
 
         async with serve(dispatch) as server, await server.connect() as busy, await server.connect() as other:

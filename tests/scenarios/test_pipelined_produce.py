@@ -1,0 +1,99 @@
+"""A producer with many requests on the way: all are answered in their order, and the log has them in that order."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+import ottla
+from ottla.api.produce_ahead import ProduceGroup
+from ottla.server import connection
+from ottla.wire.headers import parse_response_header, request_header
+from ottla.wire.produce_client import encode_request, parse_response
+from ottla.wire.records import Record, build_batch
+from tests.scenarios.raw_client import RawClient
+
+PARTITIONS = 3
+VERSION = 9
+ROUNDS_MAX = 20
+PRODUCE, API_VERSIONS = 0, 18
+
+
+@pytest.fixture
+def client() -> Iterator[RawClient]:
+    with ottla.Server() as server:
+        client = RawClient.connect(server.bootstrap_servers)
+        client.create_topic("t", partitions=PARTITIONS)
+        yield client
+        client.close()
+
+
+class Pipeline:
+    """Sends requests without waiting, and remembers what they said."""
+
+    def __init__(self, client: RawClient) -> None:
+        self._client = client
+        self._correlation_id = 0
+        self.sent: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+
+    def produce(self, partitions: Sequence[int], size: int, acks: int = -1) -> bytes:
+        parts = []
+        for index in partitions:
+            value = f"{self._correlation_id}.{index}".encode().ljust(size, b".")
+            self.sent[index].append(value)
+            record = Record(0, int(time.time() * 1000), None, value, ())
+            parts.append((index, bytes(build_batch([record]))))
+        return self._frame(PRODUCE, VERSION, encode_request(VERSION, [("t", parts)], acks=acks, timeout_ms=1000))
+
+    def api_versions(self) -> bytes:
+        return self._frame(API_VERSIONS, 0, b"")
+
+    def _frame(self, key: int, version: int, body: bytes) -> bytes:
+        self._correlation_id += 1
+        frame = request_header(key, version, self._correlation_id, "pipeline") + body
+        return struct.pack(">i", len(frame)) + frame
+
+    def run(self, frames: Sequence[bytes], keys: Sequence[int]) -> None:
+        """Send all at once; each answer must be that of its request, and without an error."""
+        first = self._correlation_id - len(frames) + 1
+        self._client.socket.sendall(b"".join(frames))
+        for number, key in enumerate(keys, first):
+            answer = self._client.receive_frame()
+            correlation_id, position = parse_response_header(key, VERSION if key == PRODUCE else 0, answer)
+            assert correlation_id == number
+            if key == PRODUCE:
+                for _, rows in parse_response(memoryview(answer), position, VERSION).topics:
+                    assert [row.error_code for row in rows] == [0] * len(rows)
+
+
+def test_requests_that_come_together_keep_their_order(client: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups: list[int] = []
+
+    class Counted(ProduceGroup):
+        def __init__(self, services: object, frames: Sequence[memoryview]) -> None:
+            groups.append(len(frames))
+            super().__init__(services, frames)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(connection, "ProduceGroup", Counted)
+    pipeline = Pipeline(client)
+    for _ in range(ROUNDS_MAX):
+        frames, keys = [], []
+        for number in range(50):
+            if number % 11 == 10:
+                frames.append(pipeline.api_versions())
+                keys.append(API_VERSIONS)
+            elif number % 7 == 6:
+                frames.append(pipeline.produce([number % PARTITIONS], 10))
+                keys.append(PRODUCE)
+            else:
+                frames.append(pipeline.produce([2, 0, 1], 5000, acks=1 if number % 5 else -1))
+                keys.append(PRODUCE)
+        pipeline.run(frames, keys)
+        if groups:
+            break
+    assert max(groups) > 1
+    for index in range(PARTITIONS):
+        assert client.values("t", partition=index) == pipeline.sent[index]

@@ -1,0 +1,65 @@
+"""A connection whose requests come several at a time, without sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias, cast
+
+from ottla.api import produce
+from ottla.api.context import RequestContext, Services
+from ottla.api.deferred import Deferred
+from ottla.api.produce_ahead import ProduceGroup
+from ottla.wire.fields import TopicKey
+from ottla.wire.headers import request_header, request_header_fields
+from ottla.wire.produce_client import encode_request
+from tests.unit.api.produce_services import later, settled
+from tests.unit.runtime.hosted import TOPIC
+
+Part: TypeAlias = tuple[int, bytearray]
+
+
+class Sender:
+    """Serves what comes together as a connection does; without `has_groups`, each request by itself."""
+
+    def __init__(self, services: Services, *, has_groups: bool = True) -> None:
+        self._services = services
+        self._has_groups = has_groups
+        self._correlation_id = 0
+        self.answers: list[bytes | Deferred] = []
+        self.direct = 0
+        """How many requests the group itself has answered."""
+
+    def frame(
+        self, parts: Sequence[Part], *, acks: int = 1, version: int = 9, topic: TopicKey = TOPIC, client: str = "shop"
+    ) -> memoryview:
+        self._correlation_id += 1
+        partitions = [(index, bytes(batch)) for index, batch in parts]
+        body = encode_request(version, [(topic, partitions)], acks=acks, timeout_ms=1000)
+        return memoryview(bytearray(request_header(0, version, self._correlation_id, client) + body))
+
+    def receive(self, frames: Sequence[memoryview]) -> None:
+        if not self._has_groups:
+            for frame in frames:
+                self._serve(frame)
+            return
+        group = ProduceGroup(self._services, frames)
+        for number, frame in enumerate(frames):
+            answer = group.answer(number)
+            if answer is None:
+                self._serve(frame)
+            else:
+                self.direct += 1
+                self.answers.append(answer)
+        group.close()
+        for frame in frames:
+            frame[:] = bytes(len(frame))  # It is gone when the turn ends.
+
+    def _serve(self, frame: memoryview) -> None:
+        key, version, correlation_id, client_id, position = request_header_fields(frame)
+        ctx = RequestContext(self._services, key, version, correlation_id, client_id, "10.0.0.1", "PLAINTEXT")
+        answer = produce.handle(ctx, frame, position)
+        self.answers.append(b"".join(cast("list[bytes]", answer)) if isinstance(answer, list) else later(answer))
+
+    async def settled(self) -> list[bytes]:
+        """All answers, in their order."""
+        return [await settled(answer) if isinstance(answer, Deferred) else answer for answer in self.answers]

@@ -1,0 +1,160 @@
+"""Requests of one receive: one write per partition, each answered as if it had come alone."""
+
+from __future__ import annotations
+
+import errno
+from typing import cast
+
+from ottla.api.deferred import Deferred
+from ottla.api.produce_ahead import ProduceGroup
+from ottla.model.configs.resolve import TopicConfig
+from ottla.model.errors import ErrorCode
+from ottla.wire.produce import ProducedPartition
+from ottla.wire.produce_client import parse_response
+from tests.unit.api import replica_services
+from tests.unit.api.produce_groups import Sender
+from tests.unit.api.produce_services import PRIMED, Broker
+from tests.unit.log.crash_disk import CrashDisk
+from tests.unit.log.support import ProducerFields, batch_of
+from tests.unit.runtime.hosted import TOPIC, Hosted, run
+from tests.unit.runtime.replicas import TOPIC as REPLICATED
+from tests.unit.runtime.replicas import Cluster
+
+
+def rows(answers: list[bytes], version: int = 9) -> list[list[ProducedPartition]]:
+    for number, answer in enumerate(answers, 1):
+        assert int.from_bytes(answer[:4]) == number
+    return [parse_response(memoryview(answer), 5, version).topics[0][1] for answer in answers]
+
+
+def offsets(answers: list[bytes]) -> list[list[int]]:
+    assert not any(row.error_code for produced in rows(answers) for row in produced)
+    return [[row.base_offset - PRIMED for row in produced] for produced in rows(answers)]
+
+
+def counted_writes(broker: Broker) -> list[int]:
+    sizes: list[int] = []
+
+    def note(size: int) -> OSError | None:
+        sizes.append(size)
+        return None
+
+    cast(CrashDisk, broker.services.world.disk).fail_writes = note
+    return sizes
+
+
+def test_each_partition_is_written_once_and_each_request_answered() -> None:
+    async def scenario() -> None:
+        broker = Broker(Hosted())
+        sender, writes = Sender(broker.services), counted_writes(broker)
+        sender.receive([sender.frame([(1, batch_of(2)), (0, batch_of(3))]) for _ in range(3)])
+        assert writes == [3 * len(batch_of(2)), 3 * len(batch_of(3))]
+        assert sender.direct == 3
+        assert offsets(await sender.settled()) == [[0, 0], [2, 3], [4, 6]]
+        assert broker.offsets(0) == [0, 3, 6]
+        assert broker.offsets(1) == [0, 2, 4]
+        assert broker.hosted.partition().counters.produce_requests == 6
+        assert broker.services.metrics.requests[0] == 3
+
+    run(scenario)
+
+
+def test_a_batch_that_is_refused_stops_its_partition_alone() -> None:
+    async def scenario() -> None:
+        broker = Broker(Hosted())
+        sender, damaged = Sender(broker.services), batch_of()
+        damaged[-1] ^= 1
+        frames = [sender.frame([(0, batch_of()), (1, batch_of())]) for _ in range(2)]
+        frames.append(sender.frame([(0, damaged), (1, batch_of())]))
+        frames.append(sender.frame([(0, batch_of()), (1, batch_of())]))
+        sender.receive(frames)
+        assert sender.direct == 2
+        found = rows(await sender.settled())
+        assert [row.error_code for row in found[2]] == [ErrorCode.CORRUPT_MESSAGE, 0]
+        assert [row.base_offset - PRIMED for row in found[3]] == [2, 3]
+        assert broker.offsets(0) == [0, 1, 2]
+        assert broker.offsets(1) == [0, 1, 2, 3]
+
+    run(scenario)
+
+
+def test_a_partition_that_is_named_twice_is_served_in_order() -> None:
+    async def scenario() -> None:
+        broker = Broker(Hosted())
+        sender = Sender(broker.services)
+        frames = [sender.frame([(0, batch_of())]), sender.frame([(0, batch_of()), (0, batch_of(2))])]
+        sender.receive([*frames, sender.frame([(0, batch_of())])])
+        assert offsets(await sender.settled()) == [[0], [1, 2], [4]]
+
+    run(scenario)
+
+
+def test_what_was_sent_before_is_found_again() -> None:
+    async def scenario() -> None:
+        broker = Broker(Hosted())
+        sender = Sender(broker.services)
+        batches = [batch_of(producer=ProducerFields(7, 0, sequence)) for sequence in (0, 1, 1, 2)]
+        sender.receive([sender.frame([(0, batch)]) for batch in batches])
+        assert offsets(await sender.settled()) == [[0], [1], [1], [2]]
+        assert broker.offsets() == [0, 1, 2]
+
+    run(scenario)
+
+
+def test_a_topic_whose_batches_are_stamped_takes_the_ordinary_way() -> None:
+    async def scenario() -> None:
+        topics = {TOPIC: TopicConfig(timestamp_type_log_append=True)}
+        broker = Broker(Hosted(topics))
+        sender = Sender(broker.services)
+        sender.receive([sender.frame([(0, batch_of())]) for _ in range(2)])
+        assert sender.direct == 0
+        assert all(row.log_append_time_ms > 0 for (row,) in rows(await sender.settled()))
+
+    run(scenario)
+
+
+def test_without_space_every_request_is_told_so_and_later_ones_are_stored() -> None:
+    async def scenario() -> None:
+        broker = Broker(Hosted())
+        sender, disk = Sender(broker.services), cast(CrashDisk, broker.services.world.disk)
+        disk.fail_writes = lambda size: OSError(errno.ENOSPC, "No space left on device")
+        sender.receive([sender.frame([(0, batch_of())]) for _ in range(3)])
+        assert {row.error_code for (row,) in rows(await sender.settled())} == {ErrorCode.KAFKA_STORAGE_ERROR}
+        disk.fail_writes = lambda size: None
+        sender.receive([sender.frame([(0, batch_of())]) for _ in range(2)])
+        assert broker.offsets() == [0, 1]
+
+    run(scenario)
+
+
+def test_who_never_asks_for_what_was_written_leaves_nothing_behind() -> None:
+    async def scenario() -> None:
+        broker = Broker(Hosted())
+        sender = Sender(broker.services)
+        group = ProduceGroup(broker.services, [sender.frame([(0, batch_of())]) for _ in range(3)])
+        first = group.answer(0)
+        assert first is not None
+        group.close()  # The connection broke.
+        other = Sender(broker.services, has_groups=False)
+        other.receive([other.frame([(0, batch_of())])])
+        assert offsets(await other.settled()) == [[3]]
+        assert broker.offsets() == [0, 1, 2, 3]
+
+    run(scenario)
+
+
+def test_with_followers_the_answers_wait_for_them() -> None:
+    async def scenario() -> None:
+        cluster = Cluster()
+        sender = Sender(replica_services.services(cluster, 1))
+        frames = [sender.frame([(0, batch_of())], acks=-1, topic=REPLICATED) for _ in range(3)]
+        frames.append(sender.frame([(0, batch_of())], acks=1, topic=REPLICATED))
+        sender.receive(frames)
+        held, at_once = sender.answers[:3], sender.answers[3]
+        assert all(isinstance(answer, Deferred) and not answer.done for answer in held)
+        assert isinstance(at_once, bytes)
+        for follower in (2, 2, 3, 3):
+            cluster.replicate(follower)
+        assert [row.base_offset for (row,) in rows(await sender.settled())] == [0, 1, 2, 3]
+
+    run(scenario)
