@@ -368,8 +368,7 @@ class Broker:
             listener.accept()
 
     def _listen_on_sockets(self, endpoint: Endpoint, dispatch: Dispatch, share: LoopShare) -> Listener:
-        backlog = max(self.config.socket_listen_backlog_size, 1024)
-        return Listener(endpoint.listener, endpoint.host, endpoint.port, dispatch, share, backlog=backlog)
+        return Listener.of(endpoint, self.config, dispatch, share)
 
     def _take_ports(self) -> None:
         """Write the ports that the system chose for port 0 into the config."""

@@ -7,13 +7,17 @@ import contextlib
 import errno
 import socket
 from collections.abc import Sized
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
 from ottla.server.connection import Connection, Dispatch
 from ottla.server.share import LoopShare
 from ottla.server.transport import PlainTransport
+
+if TYPE_CHECKING:
+    from ottla.model.configs.listeners import Endpoint
+    from ottla.model.configs.resolve import BrokerConfig
 
 ACCEPTS_PER_TURN_MAX: Final = 64
 BACKLOG: Final = 1024
@@ -94,6 +98,20 @@ class Listener:
         self._accepting = False
         self._timer: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
+
+    @classmethod
+    def of(cls, endpoint: Endpoint, config: BrokerConfig, dispatch: Dispatch, share: LoopShare) -> Listener:
+        """The listener that a broker's config describes."""
+        return cls(
+            endpoint.listener,
+            endpoint.host,
+            endpoint.port,
+            dispatch,
+            share,
+            send_buffer_bytes=config.socket_send_buffer_bytes,
+            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+            backlog=max(config.socket_listen_backlog_size, BACKLOG),
+        )
 
     async def start(self) -> None:
         """`bind` and `accept`."""

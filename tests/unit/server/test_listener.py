@@ -13,6 +13,8 @@ import struct
 import pytest
 from structlog.testing import capture_logs
 
+from ottla.model.configs.listeners import Endpoint
+from ottla.model.configs.resolve import BrokerConfig
 from ottla.server.listener import Listener
 from ottla.server.platform import Platform
 from ottla.server.share import ConnectionLimits, LoopShare
@@ -67,6 +69,27 @@ def test_clients_may_connect_before_they_are_accepted(run: Run, platform: Platfo
             assert not listener.connections
             listener.accept()
             assert await client.answer() == numbered(1)
+        await listener.close()
+        await share.close()
+
+    run(main)
+
+
+def test_the_config_says_how_much_a_socket_holds(run: Run, platform: Platform) -> None:
+    async def main() -> None:
+        properties = {"socket.send.buffer.bytes": "20000", "socket.receive.buffer.bytes": "30000"}
+        share = LoopShare(make_services(), ConnectionLimits(), platform)
+        endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT")
+        listener = Listener.of(endpoint, BrokerConfig.from_properties(properties), echo, share)
+        await listener.start()
+        async with await Client.connect(listener.port) as client:
+            await client.ask(numbered(1))
+            await client.answer()
+            (connection,) = listener.connections
+            with socket.socket(fileno=os.dup(connection._fd)) as accepted:
+                sizes = [accepted.getsockopt(socket.SOL_SOCKET, key) for key in (socket.SO_SNDBUF, socket.SO_RCVBUF)]
+            # Linux keeps twice as much, for its own use.
+            assert sizes in ([40000, 60000], [20000, 30000])
         await listener.close()
         await share.close()
 
