@@ -53,7 +53,7 @@ pieces = st.builds(
 )
 requests = st.builds(
     Request,
-    pieces=st.lists(pieces, min_size=1, max_size=4),
+    pieces=st.lists(pieces, max_size=4),
     acks=st.sampled_from([1, 1, -1, 7]),
     version=st.sampled_from([6, 8, 9, 12]),
 )

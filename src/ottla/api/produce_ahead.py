@@ -176,9 +176,9 @@ class ProduceGroup:
         for key, runs in planned.topics:
             produced = []
             for run in runs:
+                run.topic.counters.produce_requests += 1
                 base_offset, _, append_time_ms, _ = run.ahead.popleft()  # type: ignore[union-attr]
                 produced.append(stored(run.partition.index, 0, base_offset, append_time_ms, run.start_offset, rest))
-            runs[0].topic.counters.produce_requests += len(runs)
             outcomes.append((key, produced))
         self._services.metrics.requests[PRODUCE] += 1
         return encode_response(planned.version, planned.correlation_id, outcomes)
