@@ -203,11 +203,16 @@ def first_dirty_offset(checkpoint: int | None, log_start_offset: int, log_end_of
     return checkpoint
 
 
+def ends_of(job: CompactionJob, sources: Sequence[SegmentSource]) -> list[int]:
+    """For each of these neighbours the offset that all of its own lie below."""
+    return [source.base_offset for source in sources[1:]] + [job.first_uncleanable_offset]
+
+
 def group_segments(job: CompactionJob, end_offset: int) -> list[list[SegmentSource]]:
     """Neighbours that fit into one segment and its indexes together, so that segments do not shrink to nothing."""
     groups: list[list[SegmentSource]] = []
     sources = [source for source in job.segments if source.base_offset < end_offset]
-    ends = [source.base_offset for source in sources[1:]] + [job.first_uncleanable_offset]
+    ends = ends_of(job, sources)
     for source, end in zip(sources, ends, strict=True):
         if groups and _fits(job, groups[-1], source, end - 1):
             groups[-1].append(source)

@@ -55,17 +55,21 @@ class Chunk:
         return memoryview(self.data)[start : start + row[Header.SIZE]]
 
 
-def read_chunks(disk: Disk, directory: str, source: SegmentSource) -> Iterator[Chunk]:
-    """All batches of a segment, each with a checksum that matches; CorruptLogError at the first that has another."""
+def read_chunks(disk: Disk, directory: str, source: SegmentSource, end_offset: int) -> Iterator[Chunk]:
+    """All batches of a segment, whose offsets lie below `end_offset`.
+
+    CorruptLogError at the first that does not match its checksum, or whose offset is out of order.
+    """
     path = names.segment_path(directory, source.base_offset, names.LOG)
     file = disk.open(path, write=False)
-    position, wanted = 0, CHUNK_BYTES
+    position, wanted, next_offset = 0, CHUNK_BYTES, source.base_offset
     while position < source.size:
         chunk, end, size_missing = _read_chunk(file, path, position, min(wanted, source.size - position))
         if not chunk.rows and size_missing > source.size - position:
             raise CorruptLogError(f"{path}: the batch at byte {position} claims {size_missing} bytes")
         if chunk.rows:
             _check_crcs(chunk, path)
+            next_offset = _check_offsets(chunk, path, next_offset, end_offset)
             yield chunk
         position, wanted = position + end, max(CHUNK_BYTES, size_missing)
 
@@ -86,6 +90,18 @@ def _check_crcs(chunk: Chunk, path: str) -> None:
         start = row[Header.POSITION]
         if crc32c(view[start + CRC_START : start + row[Header.SIZE]]) != row[Header.CRC]:
             raise CorruptLogError(f"{path}: the batch at byte {chunk.position + start} does not match its CRC-32C")
+
+
+def _check_offsets(chunk: Chunk, path: str, next_offset: int, end_offset: int) -> int:
+    """Where the chunk ends. No checksum covers an offset, and a wrong one would make an old record the latest."""
+    bases = chunk.headers[:, Header.BASE_OFFSET]
+    ends = bases + chunk.headers[:, Header.LAST_OFFSET_DELTA] + 1
+    is_wrong = (bases < np.concatenate(([next_offset], ends[:-1]))) | (bases >= end_offset) | (ends > end_offset)
+    if is_wrong.any():
+        row = chunk.rows[int(is_wrong.argmax())]
+        at, offset = chunk.position + row[Header.POSITION], row[Header.BASE_OFFSET]
+        raise CorruptLogError(f"{path}: offset {offset} of the batch at byte {at} is out of order")
+    return int(ends[-1])
 
 
 class Run:

@@ -18,6 +18,7 @@ from ottla.log.compaction import (
     CompactionJob,
     CompactionResult,
     SegmentSource,
+    ends_of,
     group_segments,
 )
 from ottla.log.compaction_judge import Action, BatchJudge, Outcomes, in_transactions, last_offset_of, last_offsets_of
@@ -118,11 +119,10 @@ class KeyPass:
         """The map, and the offset up to which it knows every record of the dirty part; whole batches only."""
         job = self._job
         map_end = job.first_dirty_offset
-        ends = [source.base_offset for source in job.segments[1:]] + [job.first_uncleanable_offset]
-        for source, end in zip(job.segments, ends, strict=True):
+        for source, end in zip(job.segments, ends_of(job, job.segments), strict=True):
             if end <= job.first_dirty_offset:
                 continue
-            for chunk in read_chunks(self._disk, job.directory, source):
+            for chunk in read_chunks(self._disk, job.directory, source, end):
                 self._pace(len(chunk.data))
                 is_full, map_end = self._enter(chunk, map_end)
                 if is_full:
@@ -183,13 +183,15 @@ class CleanPass:
         self._map_end = map_end
         self._parser = RecordParser(job.seed)
         self._judge = BatchJudge(job, map_end)
+        bases = [source.base_offset for source in job.segments]
+        self._ends = dict(zip(bases, ends_of(job, job.segments), strict=True))
 
     def clean(self, sources: list[SegmentSource]) -> CleanedGroup:
         """Write one group. If it fails, none of its files is left."""
         target = CleanedSegment(self._disk, self._job.directory, sources, self._job.index_interval_bytes)
         try:
             for source in sources:
-                for chunk in read_chunks(self._disk, self._job.directory, source):
+                for chunk in read_chunks(self._disk, self._job.directory, source, self._ends[source.base_offset]):
                     self._clean_chunk(source, chunk, target)
             group = target.finish(transaction_index.encode(self._judge.take_kept_aborted()))
         except BaseException:

@@ -120,19 +120,8 @@ class Worker:
             self._cancelled.pop(request.id, None)
 
     def _compact(self, number: int, job: CompactionJob) -> Reply:
-        from ottla.log.compaction_run import run_compaction
-
         pace = Pace(job.io_bytes_per_second_max, self._cancelled[number], lambda: self._send(Progress(number)))
-        try:
-            pace(0)
-            result = run_compaction(
-                job, RealDisk(), pace=pace, on_group=lambda group: self._send(GroupCleaned(number, group))
-            )
-        except CorruptLogError as error:
-            return Failed(number, str(error), is_corrupt_log=True)
-        except (OttlaError, OSError, MemoryError) as error:
-            return Failed(number, f"{type(error).__name__}: {error}")
-        return Compacted(number, result)
+        return compact(number, job, pace, self._send)
 
     def _send(self, reply: Reply) -> None:
         view = memoryview(encode(reply))
@@ -157,6 +146,20 @@ def answer(request: Validate | Recompress | Warm) -> Reply:
         return Refused(request.id, int(error.code), error.message)
     except (OttlaError, ValueError, MemoryError) as error:
         return Failed(request.id, f"{type(error).__name__}: {error}")
+
+
+def compact(number: int, job: CompactionJob, pace: Callable[[int], None], send: Callable[[Reply], None]) -> Reply:
+    """Do a long job. Whatever happens to it is an answer: the thread that it runs in is that of all others too."""
+    from ottla.log.compaction_run import run_compaction
+
+    try:
+        pace(0)
+        result = run_compaction(job, RealDisk(), pace=pace, on_group=lambda group: send(GroupCleaned(number, group)))
+    except CorruptLogError as error:
+        return Failed(number, str(error), is_corrupt_log=True)
+    except Exception as error:
+        return Failed(number, f"{type(error).__name__}: {error}")
+    return Compacted(number, result)
 
 
 def lower_priority() -> None:

@@ -369,6 +369,21 @@ def test_a_batch_with_a_wrong_checksum_ends_the_job_and_nothing_changes(files: F
     assert files.names() == before
 
 
+@pytest.mark.parametrize("bit", [0, 1, 2, 33, 62, 63])
+def test_a_batch_whose_offset_is_out_of_order_ends_the_job_and_nothing_changes(files: FilesOfBatches, bit: int) -> None:
+    """No checksum covers it. Believed, the older value of a key would pass for the latest, which would go."""
+    damaged = batch_of(1, (b"a", b"old"))
+    damaged[:8] = (1 ^ 1 << bit).to_bytes(8, "big")
+    files.add_segment(0, [batch_of(0, (b"b", b"1")), damaged])
+    files.add_segment(2, [batch_of(2, (b"a", b"new")), batch_of(3, (b"c", b"1"))])
+    before = files.names()
+    with pytest.raises(CorruptLogError, match=r"offset .* of the batch at byte \d+ is out of order"):
+        files.compact(4)
+    with pytest.raises(CorruptLogError, match="is out of order"):
+        files.compact(4, first_dirty_offset=2)
+    assert files.names() == before
+
+
 @pytest.mark.parametrize("tail", [b"\0" * 100, b"\x01" * 30, bytes(batch_of(1, (b"b", b"2")))[:-1]])
 def test_a_segment_that_ends_in_no_batch_ends_the_job(files: FilesOfBatches, tail: Batch) -> None:
     files.add_segment(0, [batch_of(0, (b"a", b"1")), tail])

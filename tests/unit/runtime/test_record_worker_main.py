@@ -1,0 +1,36 @@
+"""The worker's own side: whatever a job comes to, the broker is told, and the next one has its turn."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.log import compaction_run
+from ottla.log.compaction import CompactionError, CompactionJob
+from ottla.model.errors import CorruptLogError
+from ottla.runtime.record_frames import Failed
+from ottla.runtime.record_worker_main import compact
+
+JOB = CompactionJob(
+    directory="/nowhere", segments=[], first_dirty_offset=0, first_uncleanable_offset=0, now_ms=0,
+    delete_retention_ms=0, segment_bytes=1, segment_index_bytes=1, index_interval_bytes=1,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "is_corrupt_log"),
+    [
+        (CorruptLogError("offset 9 is out of order"), "offset 9 is out of order", True),
+        (CompactionError("cancelled"), "CompactionError: cancelled", False),
+        (OSError(5, "Input/output error"), "OSError: [Errno 5] Input/output error", False),
+        (ZeroDivisionError("nobody has thought of this"), "ZeroDivisionError: nobody has thought of this", False),
+    ],
+)
+def test_a_job_that_fails_is_answered_whatever_happened(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, message: str, is_corrupt_log: bool
+) -> None:
+    def fail(*_args: object, **_more: object) -> None:
+        raise error
+
+    monkeypatch.setattr(compaction_run, "run_compaction", fail)
+    answer = compact(7, JOB, lambda _size: None, lambda _reply: None)
+    assert answer == Failed(7, message, is_corrupt_log=is_corrupt_log)
