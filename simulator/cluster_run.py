@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from simulator import broker_logs
+from simulator.active_controller import ActiveController
 from simulator.checkers.anomalies import check_history
 from simulator.checkers.cluster_state import ClusterState
 from simulator.checkers.groups import check_groups
+from simulator.checkers.standing import changes, standing
 from simulator.clients.admin import Admin
 from simulator.clients.cluster import Address, ClusterClient
 from simulator.clients.final_read import FinalRead
@@ -35,6 +37,8 @@ SETUP_SECONDS_MAX: Final = 60
 LIVENESS_SECONDS_MAX: Final = 90
 FINAL_READ_SECONDS_MAX: Final = 60
 CATCH_UP_SECONDS_MAX: Final = 60
+SETTLE_SECONDS: Final = 6
+QUIET_SECONDS: Final = 6
 STEP_US: Final = SECOND_US // 3
 COLLECT_US: Final = 120 * SECOND_US
 
@@ -72,6 +76,7 @@ class ClusterRun:
         self.places: list[Place] = []
         self.workload = Workload(options, self.history, self.client)
         self.is_healed = False
+        self._controller = ActiveController(self.nodes)
         self._injector = FaultInjector(self)
         self._state = ClusterState(self.nodes, self.room.findings, options.is_compacted)
         self.room.has_bad_disk = self._has_bad_disk
@@ -169,12 +174,21 @@ class ClusterRun:
         self.workload.stop()
         check_history(self.history, findings)
         check_groups(self.history, findings)
+        self._check_quiet()
         if self.workload.groups:
             self._check_replay()
 
+    def _check_quiet(self) -> None:
+        """Left alone, a healed cluster stays as it is. Commits that are under way arrive meanwhile, or are lost."""
+        self._advance(self.room.timeline.now_us + SETTLE_SECONDS * SECOND_US)
+        before = standing(self._controller, self.nodes)
+        self._advance(self.room.timeline.now_us + QUIET_SECONDS * SECOND_US)
+        changed = changes(before, standing(self._controller, self.nodes))
+        if changed:
+            self.room.findings.add("a healed cluster stays as it is", changed)
+
     def _check_replay(self) -> None:
         """What a coordinator knows is what another one reads from its log: restart everything, and ask again."""
-        self._advance(self.room.timeline.now_us + 10 * SECOND_US)  # Commits that are under way arrive, or are lost.
         groups = self.workload.groups
         before = [self._ask_for_offsets("before", group) for group in groups]
         for node in self.nodes:
@@ -234,26 +248,25 @@ class ClusterRun:
             if node.ended_by_itself or (self.is_healed and not node.is_alive):
                 node.start()
             is_behind = node.may_lack_data or node.is_unclean
-            if is_behind and node.rotten is None and node.is_ready and self._is_in_sync(node):
+            is_sound = node.rotten is None and not node.loses_cache
+            if is_behind and is_sound and node.is_ready and self._is_in_sync(node):
                 node.may_lack_data = node.disk_lost = node.is_unclean = False
 
     def _is_in_sync(self, node: SimulatedNode) -> bool:
         """Whether the controller counts it as in sync wherever it has a replica, and as a voter if it is to be one."""
-        for other in self.nodes:
-            services = other.services
-            if services is not None and other.is_ready and services.controller.is_active:
-                voters = other.quorum.core.voters if other.quorum is not None else None
-                own = node.quorum.core.key if node.quorum is not None else None
-                votes = node.node_id <= self.options.nodes
-                if votes and voters is not None and own is not None and not voters.includes(own):
-                    return False
-                return all(
-                    node.node_id in partition.isr
-                    for topic in services.image.topics.values()
-                    for partition in topic.partitions
-                    if node.node_id in partition.replicas
-                )
-        return False
+        controller = self._controller.find()
+        if controller is None or not controller.is_ready or controller.services is None or controller.quorum is None:
+            return False
+        own = None if node.quorum is None else node.quorum.core.key
+        votes = node.node_id <= self.options.nodes
+        if votes and own is not None and not controller.quorum.core.voters.includes(own):
+            return False
+        return all(
+            node.node_id in partition.isr
+            for topic in controller.services.image.topics.values()
+            for partition in topic.partitions
+            if node.node_id in partition.replicas
+        )
 
     def may_lose_disk(self, node: SimulatedNode) -> bool:
         """Whether all other nodes run, vote and have everything, so that a disk may lose all of it."""
@@ -280,12 +293,9 @@ class ClusterRun:
         return any(node.host == host and (node.mount.faults.failed or node.rotten) for node in self.nodes)
 
     def may_be_killed(self, node: SimulatedNode) -> bool:
-        """Whether, where a disk has forgotten something, another node is left that has it all and is believed."""
-        others = [other for other in self.nodes if other is not node]
-        if self.options.flush_each or not any(other.may_lack_data for other in others):
-            return True
-        good = [other for other in others if other.is_ready and not other.may_lack_data and not other.is_unclean]
-        return any(self._is_in_sync(other) for other in good)
+        """Whether, where a disk has forgotten something, other nodes are left that have it all and are believed."""
+        lacking = any(other.may_lack_data for other in self.nodes if other is not node)
+        return self.options.flush_each or not lacking or self._has_good_copies(node)
 
     def may_lose_data(self, node: SimulatedNode) -> bool:
         """Whether each committed record is synced, or has a good copy elsewhere, where the cluster may look for it.
@@ -294,8 +304,21 @@ class ClusterRun:
         """
         if self.options.flush_each:
             return True
-        others = [other for other in self.nodes if other is not node]
-        return self.options.replicas >= 3 and not any(other.may_lack_data or other.is_unclean for other in others)
+        behind = any(other.may_lack_data or other.is_unclean for other in self.nodes if other is not node)
+        return self.options.replicas >= 3 and (not behind or self._has_good_copies(node))
+
+    def _has_good_copies(self, without: SimulatedNode) -> bool:
+        """Whether each partition has another replica that runs, is in sync, has lost nothing and is believed."""
+        controller = self._controller.find()
+        if controller is None or controller.services is None:
+            return False
+        good = {
+            node.node_id
+            for node in self.nodes
+            if node is not without and node.is_ready and not (node.may_lack_data or node.is_unclean)
+        }
+        topics = controller.services.image.topics.values()
+        return all(not good.isdisjoint(partition.isr) for topic in topics for partition in topic.partitions)
 
 
 def _forget_the_dead(unraisable: sys.UnraisableHookArgs) -> None:

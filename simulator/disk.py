@@ -278,9 +278,12 @@ class DiskFaults:
         "failed",
         "full",
         "kill_after",
+        "may_fail_sync",
         "may_kill",
+        "on_failed_sync",
         "on_kill",
         "operations",
+        "sync_failed",
     )
 
     def __init__(self) -> None:
@@ -292,9 +295,26 @@ class DiskFaults:
         self.fail_reads = False
         self.fail_writes = False
         self.fail_syncs = False
+        """From the next sync on that may fail."""
+        self.may_fail_sync: Callable[[], bool] = lambda: True
+        self.on_failed_sync: Callable[[], None] = lambda: None
+        self.sync_failed = False
         self.full = False
         self.failed = 0
         """How often an operation did not do what it was asked for, but said so."""
+
+    def disarm(self) -> None:
+        """What was to happen at one of the next operations comes to nothing."""
+        self.kill_after = -1
+        self.fail_syncs = self.fail_syncs and self.sync_failed
+
+    def sync_fails(self) -> bool:
+        """Whether a sync that is asked for now fails."""
+        if not self.fail_syncs or not (self.sync_failed or self.may_fail_sync()):
+            return False
+        self.sync_failed = True
+        self.on_failed_sync()
+        return True
 
     def count(self) -> bool:
         """Whether the process ends at this operation."""
@@ -340,7 +360,7 @@ class SimulatedFile:
     def sync(self) -> None:
         mount = self._mount
         mount.changing(self.path)
-        if mount.faults.fail_syncs:
+        if mount.faults.sync_fails():
             # The pages count as clean afterwards, and the next sync says nothing.
             self._inode.pending.clear()
             mount.fail(self.path)

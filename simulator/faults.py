@@ -100,9 +100,11 @@ class FaultInjector:
             self._timeline.at(start_us + fault.at_us, Call(partial(self._apply, fault)))
 
     def heal(self) -> None:
-        """Take back everything that has not ended by itself."""
+        """Take back everything that has not ended by itself, and what has not begun."""
         for number in list(self._undo):
             self._undo.pop(number)()
+        for node in self._run.nodes:
+            node.mount.faults.disarm()
 
     def _apply(self, fault: Fault) -> None:
         if self._run.is_healed:
@@ -165,16 +167,17 @@ class FaultInjector:
         pause_us = 50_000
         for turn in range(1 + fault.number % 4):
             after = (fault.number >> (turn * 5)) % 60
-            again = partial(self._start_to_fail, node, after)
+            again = partial(self._start_to_fail, node, fault, after)
             self._timeline.after(pause_us * (turn * 4 + 1), Call(again))
         self._until(fault, node.start)
 
-    def _start_to_fail(self, node: SimulatedNode, after: int) -> None:
-        if not self._another_disk_is_lost(node):
+    def _start_to_fail(self, node: SimulatedNode, fault: Fault, after: int) -> None:
+        if not self._run.is_healed and not self._another_disk_is_lost(node):
             self._lose_power(node)
             node.start()
             may_be_killed = partial(self._run.may_be_killed, node)
-            node.kill_at_operation(1 + after, partial(self._lose_power, node), may_be_killed)
+            # It may be late: then nobody else starts the node again.
+            node.kill_at_operation(1 + after, partial(self._power, node, fault), may_be_killed)
 
     def _unrest(self, node: SimulatedNode, fault: Fault) -> None:
         """Many short faults at once, so that elections meet restarts and cut links."""
@@ -297,12 +300,17 @@ class FaultInjector:
         self._until(fault, node.start)
 
     def _sync_error(self, node: SimulatedNode, fault: Fault) -> None:
+        """The next sync fails, if that may be by then; its process ends of it."""
         faults = node.mount.faults
+        faults.may_fail_sync = partial(self._run.may_lose_data, node)
+        faults.on_failed_sync = node.sync_failed
         faults.fail_syncs = True
-        node.loses_cache = True
         self._until(fault, node.start)
 
     def _write_error(self, node: SimulatedNode, fault: Fault) -> None:
+        """Takes nothing, but its process ends of it."""
+        if not self._run.may_be_killed(node):
+            return
         faults = node.mount.faults
         faults.fail_writes = True
 

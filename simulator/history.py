@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 
 class Clock(Protocol):
@@ -83,17 +83,25 @@ class Poll(NamedTuple):
     """Offset and value."""
 
 
+NEVER_US: Final = 1 << 62
+
+
 class OffsetUse(NamedTuple):
-    """A group's offset that was committed and acknowledged, or read back."""
+    """A group's offset that was committed, or read back."""
 
     begun_us: int
     done_us: int
+    """NEVER_US of a commit of which nobody knows whether it was carried out, and when it will be."""
     group: str
     place: Place
     offset: int
     is_read: bool
     is_transactional: bool = False
     """It is the number of the transaction that it was committed with, and stands for nothing that was read."""
+
+    @property
+    def is_known(self) -> bool:
+        return self.done_us < NEVER_US
 
 
 def key_of(value: int) -> int:

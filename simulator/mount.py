@@ -185,7 +185,7 @@ class Mount:
     def sync_dir(self, path: str) -> None:
         folder = self._folder(path)
         self.changing(path)
-        if self.faults.fail_syncs:
+        if self.faults.sync_fails():
             self.fail(path)
         folder.sync()
 

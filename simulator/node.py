@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker import Broker
+from ottla.log.directory import CLEAN_SHUTDOWN
 from ottla.model.configs.resolve import BrokerConfig
 from ottla.model.errors import OttlaError
 from ottla.runtime.world import World
@@ -56,7 +57,7 @@ class SimulatedNode:
         self.on_event: Callable[[SimulatedNode], None] | None = None
         """Called after each event of its processes."""
         self.loses_cache = False
-        """A sync has failed: what was not on the medium then goes with the process, since the system dropped it."""
+        """A sync has failed: what was not on the medium goes with the process, since the system dropped it."""
         self.may_lack_data = False
         """It lost what it had not synced, and has not caught up with the others since."""
         self.is_unclean = False
@@ -159,7 +160,7 @@ class SimulatedNode:
 
     def _disk_is_sound(self) -> bool:
         faults = self.mount.faults
-        return self.rotten is None and not (faults.full or faults.fail_writes or faults.fail_syncs)
+        return self.rotten is None and not (faults.full or faults.fail_writes or faults.sync_failed)
 
     def _listener(self, endpoint: Endpoint, dispatch: Dispatch, share: LoopShare) -> SimulatedListener:
         loop, services = self.loop, self.services
@@ -210,7 +211,8 @@ class SimulatedNode:
                 self.room.findings.add("a node with a sound disk stops", f"{self.host}: {text}")
             self._end(silently=False)
         else:
-            self._end(silently=False, is_clean=True)
+            # One that gave up because of its disk stops, too, but does not say that it ended well.
+            self._end(silently=False, is_clean=self.medium.find(f"{DATA}/{CLEAN_SHUTDOWN}") is not None)
 
     def _end(self, *, silently: bool, is_clean: bool = False) -> None:
         loop, self.loop, self.broker, self.is_ready = self.loop, None, None, False
@@ -223,6 +225,10 @@ class SimulatedNode:
             self.loses_cache = False
             self.medium.drop_cache()
             self.may_lack_data = True
+
+    def sync_failed(self) -> None:
+        """What was not on the medium goes with the process."""
+        self.loses_cache = self.may_lack_data = True
 
     @property
     def disk_full(self) -> bool:

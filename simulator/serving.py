@@ -21,6 +21,7 @@ from ottla.api.deferred import Deferred
 from ottla.api.produce_turn import TAKEN_BYTES_MAX, ProduceTurn
 from ottla.model.chunks import Chunks, FileSlice
 from ottla.model.limits import IN_FLIGHT_REQUESTS_MAX
+from ottla.server.answering import OLDER_ANSWERS_MIN
 from simulator.network import End, SimulatedNetwork
 from simulator.node_loop import NodeLoop
 
@@ -100,6 +101,7 @@ class ServedConnection:
     def _owe(self, answer: Deferred | Chunks) -> None:
         self._owed.append(answer)
         if isinstance(answer, Deferred):
+            answer.is_behind = len(self._owed) > OLDER_ANSWERS_MIN
             answer.listen(self._release)
 
     def _release(self) -> None:

@@ -25,19 +25,42 @@ def check_groups(history: History, findings: Findings) -> None:
 
 
 def _check_forward(uses: list[OffsetUse], findings: Findings) -> None:
-    """Whatever began after a commit was acknowledged, or an offset was read, has that offset or a later one."""
-    settled = sorted(uses, key=lambda use: use.done_us)
-    begun = sorted(uses, key=lambda use: use.begun_us)
+    """Whatever began after a commit was acknowledged, or an offset was read, has that offset or a later one.
+
+    Of commits that are under way at the same time any may be the last. Whoever reads a lower offset because of that
+    begins there, so from then on that one counts.
+    """
+    settled = sorted((use for use in uses if use.is_known), key=lambda use: use.done_us)
+    begun = sorted(settled, key=lambda use: use.begun_us)
+    lowered: set[OffsetUse] = set()
     highest: OffsetUse | None = None
     position = 0
     for use in begun:
         while position < len(settled) and settled[position].done_us <= use.begun_us:
-            if highest is None or settled[position].offset > highest.offset:
-                highest = settled[position]
+            known = settled[position]
+            if highest is None or known.offset > highest.offset or known in lowered:
+                highest = known
             position += 1
-        if highest is not None and use.offset < highest.offset:
+        if highest is None or use.offset >= highest.offset:
+            continue
+        if not _may_be_the_last(use, settled[:position], uses):
             findings.add("committed offsets never go back", f"{_show(highest)}, then {_show(use)}")
             return
+        lowered.add(use)
+
+
+def _may_be_the_last(read: OffsetUse, before: list[OffsetUse], uses: list[OffsetUse]) -> bool:
+    """Whether a commit of what was read was still under way when the last higher one of those before it began.
+
+    Transactions of one id have an order, and so have their offsets.
+    """
+    if not read.is_read or read.is_transactional:
+        return False
+    higher_us = max(use.begun_us for use in before if use.offset > read.offset)
+    return any(
+        not use.is_read and use.offset == read.offset and use.begun_us < read.done_us and use.done_us > higher_us
+        for use in uses
+    )
 
 
 def _check_committed(history: History, uses: list[OffsetUse], findings: Findings) -> None:
@@ -48,7 +71,7 @@ def _check_committed(history: History, uses: list[OffsetUse], findings: Findings
 
 def _check_read(history: History, uses: list[OffsetUse], findings: Findings) -> None:
     """Every record below the last committed offset was in a poll of a member of the group."""
-    commits = [use for use in uses if not use.is_read]
+    commits = [use for use in uses if use.is_known and not use.is_read]
     if not commits:
         return
     group, place = commits[0].group, commits[0].place

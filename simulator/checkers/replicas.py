@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from simulator.active_controller import ActiveController
 from simulator.checkers.committed import CommittedLog
 from simulator.findings import Findings
 
@@ -44,6 +45,7 @@ class Replicas:
 
     def __init__(self, nodes: list[SimulatedNode], findings: Findings, is_compacted: Callable[[str], bool]) -> None:
         self._nodes = nodes
+        self._controller = ActiveController(nodes)
         self._is_compacted = is_compacted
         self._findings = findings
         self._logs: dict[str, CommittedLog] = {}
@@ -126,15 +128,10 @@ class Replicas:
             self._findings.add("whoever is in sync holds everything that is committed", text)
 
     def image(self) -> MetadataImage | None:
-        """What the active controller of the newest epoch knows."""
-        best: tuple[int, MetadataImage] | None = None
-        for node in self._nodes:
-            services = node.services
-            if services is not None and node.is_alive and services.controller.is_active:
-                image = services.image
-                if best is None or image.epoch > best[0]:
-                    best = image.epoch, image
-        return None if best is None else best[1]
+        """What the active controller knows."""
+        node = self._controller.find()
+        services = None if node is None else node.services
+        return None if services is None else services.image
 
     def _check_leader(self, name: str) -> None:
         _, process, node, partition = self._newest[name]

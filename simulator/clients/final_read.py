@@ -1,4 +1,8 @@
-"""The full read at the end: every partition from its start to its end, by a client that has seen nothing before."""
+"""The full read at the end: every partition from its start to its end, by a client that has seen nothing before.
+
+A partition that has been read to its end is not asked for any more: a fetch there waits for what will not come, each
+round of the reader waits for its slowest fetch, and a round brings no more than one segment of the other partitions.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,7 @@ class FinalRead:
             self._history.final_start[place] = start
             self._reader.positions[place] = start
             self.ends[place] = await self._end_of(place)
-        self._stop_when_read()
+            self._leave_if_read(place)
         await self._reader.run()
         self.is_done = True
 
@@ -62,8 +66,10 @@ class FinalRead:
 
     def _take(self, poll: Poll) -> None:
         self._history.final[poll.place, self._committed_only] += poll.records
-        self._stop_when_read()
+        self._leave_if_read(poll.place)
 
-    def _stop_when_read(self) -> None:
-        positions = self._reader.positions
-        self._reader.stopped = all(positions[place] >= end for place, end in self.ends.items())
+    def _leave_if_read(self, place: Place) -> None:
+        reader = self._reader
+        if reader.positions[place] >= self.ends[place]:
+            del reader.positions[place]
+            reader.stopped = not reader.positions

@@ -37,7 +37,7 @@ from simulator.chance import uuids
 from simulator.clients.cluster import GROUP
 from simulator.clients.connection import Gone
 from simulator.clients.reader import Reader
-from simulator.history import OffsetUse, Place
+from simulator.history import NEVER_US, OffsetUse, Place
 
 if TYPE_CHECKING:
     from simulator.clients.cluster import ClusterClient
@@ -45,6 +45,14 @@ if TYPE_CHECKING:
 
 REBALANCE_TIMEOUT_MS: Final = 10_000
 LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
+REFUSED: Final = LOST | {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+}
+"""After these a commit was not carried out; after others it may have been, or will be."""
 
 
 class GroupMember:
@@ -196,12 +204,24 @@ class GroupMember:
             ],
         )
         connection = await self.cluster.coordinator(self.group, GROUP)
-        answer = await connection.request(request, OffsetCommitResponse, timeout_ms=5000)
-        now_us = self.cluster.room.timeline.now_us
+        try:
+            answer = await connection.request(request, OffsetCommitResponse, timeout_ms=5000)
+        except Gone:
+            for place, offset in positions.items():
+                self._note_commit(begun_us, place, offset, None)
+            raise
         for topic, (place, offset) in zip(answer.topics, positions.items(), strict=True):
-            if not topic.partitions[0].error_code:
-                self.cluster.room.counts[f"done: commit of {type(self).__name__}"] += 1
-                self.history.offsets.append(OffsetUse(begun_us, now_us, self.group, place, offset, is_read=False))
+            self._note_commit(begun_us, place, offset, ErrorCode(topic.partitions[0].error_code))
+
+    def _note_commit(self, begun_us: int, place: Place, offset: int, code: ErrorCode | None) -> None:
+        """A commit was answered so; None: not at all."""
+        if code in REFUSED:
+            return
+        done_us = NEVER_US
+        if code is ErrorCode.NONE:
+            done_us = self.cluster.room.timeline.now_us
+            self.cluster.room.counts[f"done: commit of {type(self).__name__}"] += 1
+        self.history.offsets.append(OffsetUse(begun_us, done_us, self.group, place, offset, is_read=False))
 
     @property
     def _fetches_as(self) -> tuple[str | None, int]:

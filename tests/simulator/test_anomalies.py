@@ -9,7 +9,7 @@ import pytest
 from simulator.checkers.anomalies import check_history
 from simulator.checkers.groups import check_groups
 from simulator.findings import Findings
-from simulator.history import History, OffsetUse, Outcome, Place, Poll, Send
+from simulator.history import NEVER_US, History, OffsetUse, Outcome, Place, Poll, Send
 from simulator.timeline import Timeline
 
 PLACE = Place("orders", 0)
@@ -180,6 +180,25 @@ def test_an_anomaly_is_found(spoil: Callable[[History], None], rule: str) -> Non
         ([(0, 1, 2, False), (2, 3, 1, True)], "committed offsets never go back"),
         ([(0, 1, 3, False)], "a group reads everything"),
         ([(0, 5, 0, False), (2, 3, 0, True)], None),
+        ([(0, 5, 1, False), (2, 3, 2, False), (6, 7, 1, True), (8, 9, 1, False)], None),
+        ([(0, NEVER_US, 1, False), (2, 3, 2, False), (6, 7, 1, True)], None),
+        ([(0, 1, 1, False), (2, 3, 2, False), (4, 5, 1, False)], "committed offsets never go back"),
+        ([(0, 2, 1, False), (2, 3, 2, False), (6, 7, 1, True)], "committed offsets never go back"),
+        ([(0, 5, 1, False), (2, 3, 2, False), (5, 6, 2, True), (7, 8, 1, True)], "committed offsets never go back"),
+        ([(0, 5, 0, False), (2, 3, 2, False), (6, 7, 1, True)], "committed offsets never go back"),
+        ([(0, NEVER_US, 3, False)], None),
+    ],
+    ids=[
+        "an older one is read",
+        "something below was never read",
+        "read while it is committed",
+        "the lower of two that were under way is read, and counts from then on",
+        "a lower one that may have come late is read",
+        "a lower one is committed later",
+        "the lower one was over when the higher one began",
+        "the higher one was read after both",
+        "one that nobody was committing is read",
+        "nobody knows whether it was committed",
     ],
 )
 def test_offsets_of_a_group(uses: list[tuple[int, int, int, bool]], rule: str | None) -> None:

@@ -89,6 +89,25 @@ def test_after_a_failed_sync_the_bytes_are_gone_though_the_next_one_succeeds() -
     assert Mount(mount.medium).read("/data/a") == b""
 
 
+def test_a_sync_fails_when_it_may_and_so_do_all_after_it() -> None:
+    mount = new_mount()
+    faults, told = mount.faults, []
+    file = mount.open("/data/a", create=True)
+    faults.fail_syncs, faults.may_fail_sync, faults.on_failed_sync = True, lambda: False, lambda: told.append(1)
+    file.sync()
+    faults.disarm()
+    faults.may_fail_sync = lambda: True
+    file.sync()
+    assert told == []
+    faults.fail_syncs = True
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output"):
+            file.sync()
+        faults.disarm()
+        faults.may_fail_sync = lambda: False
+    assert told == [1, 1]
+
+
 def test_a_full_disk_takes_part_of_a_write() -> None:
     mount = new_mount()
     file = mount.open("/data/a", create=True)
