@@ -57,6 +57,10 @@ class ReplicatedAnswer:
         self._deferred = Deferred()
         self._future: asyncio.Future[None] | None = None
 
+    @property
+    def is_behind(self) -> bool:
+        return self._deferred.is_behind
+
     def wait_for(self, partition: Partition, end_offset: int, timeout_ms: int) -> None:
         """Wait for one more append."""
         self._left += 1
@@ -102,6 +106,10 @@ class _OneAppend:
         self._answer = answer
         self._number = number
         self._partition = partition
+
+    @property
+    def is_behind(self) -> bool:
+        return self._answer.is_behind
 
     def replicated(self) -> None:
         try:

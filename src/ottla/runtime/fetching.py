@@ -11,7 +11,9 @@ watermark does, so the same watchers wake such a fetch, and what comes above it 
 A follower reads to the log end (`follower_reading`). What it asks for says what it has, which moves the high watermark
 and thereby completes whoever waits for that, before the follower's own answer is made. That one is made after the first
 turn in which producers have sent nothing more, or after a few: under load, when many of them wait for the same fetch, a
-fetch less is worth more than the moment, and without load the moment is one look at the sockets.
+fetch less is worth more than the moment, and without load the moment is one look at the sockets. Where producers come
+back so regularly that they can be counted (`ReplicationWaits.expects_more`) a short answer waits for the last of them,
+but for milliseconds.
 
 What an editor must keep true:
 - At most one fetch waits on a session. A second one on the same session answers the first with what there is.
@@ -30,7 +32,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.model.chunks import FileSlice
 from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, OttlaError, StorageError
 from ottla.runtime.fetch_sessions import FetchedPartition, FetchSession, TopicKey
-from ottla.runtime.follower_reading import closest_replica, divergence, follower_data, has_something
+from ottla.runtime.follower_reading import closest_replica, divergence, expects_more, follower_data, has_something
 from ottla.wire.fetch_types import FetchRequest, PartitionData, partition_data
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ GATHERING_TURNS_MAX: Final = 8
 """Turns of the loop for which a follower's answer is held back while each of them brings something to send with it."""
 GATHERED_MAX: Final = 64
 """Appends that are worth a fetch, whatever else may come."""
+HELD_BYTES_MAX: Final = 256 << 10
+"""What is longer is not held back for producers that are expected: to copy it takes its time, too."""
 _LED_ELSEWHERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 _NO_RECORDS: Final = (-1, None, None, None, None)
@@ -72,6 +76,7 @@ class WaitingFetch:
     __slots__ = (
         "_fetches",
         "_gathered",
+        "_holding",
         "_queued",
         "_seen",
         "_timer",
@@ -93,6 +98,8 @@ class WaitingFetch:
         session.waiting = self
         self.deadline = fetches.loop.time() + limits.wait_ms_max / 1000
         self._timer: asyncio.TimerHandle | None = None
+        self._holding: asyncio.TimerHandle | None = None
+        """Ends that the answer is held back for producers that are expected."""
         if session.id:
             if session.timer is None or self.deadline < session.timer_at:
                 fetches.watch_time(session, self.deadline)
@@ -118,8 +125,16 @@ class WaitingFetch:
                 self._fetches.enqueue(self)
                 return
             collected = self._fetches.collect(self.session, self.limits)
-            if collected.is_enough(self.limits):
+            if self._turns_left and collected.may_wait and (seconds := expects_more(self.session)):
+                if self._holding is None:
+                    self._holding = self._fetches.loop.call_later(seconds, self._held_enough)
+            elif collected.is_enough(self.limits):
                 self._finish(collected)
+
+    def _held_enough(self) -> None:
+        self._turns_left = 0
+        if not self._queued:
+            self.look_again()
 
     def expire(self) -> None:
         if self.session.waiting is self:
@@ -137,6 +152,8 @@ class WaitingFetch:
     def _end(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if self._holding is not None:
+            self._holding.cancel()
         self._fetches.release(self.session)
 
 
@@ -157,6 +174,11 @@ class Collected:
 
     def is_enough(self, limits: FetchLimits) -> bool:
         return self.is_urgent or self.bytes >= limits.bytes_min
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a follower loses little if it gets this a moment later."""
+        return self.bytes < HELD_BYTES_MAX and not self.is_urgent
 
     def add(self, fetched: FetchedPartition, data: PartitionData) -> None:
         self._rows.append((fetched, data))

@@ -15,7 +15,7 @@ from ottla.wire.fetch_types import EpochEndOffset, PartitionData, partition_data
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
     from ottla.model.chunks import FileSlice
-    from ottla.runtime.fetch_sessions import FetchedPartition
+    from ottla.runtime.fetch_sessions import FetchedPartition, FetchSession
     from ottla.runtime.partition import Partition
 
 
@@ -42,6 +42,22 @@ def has_something(fetched: FetchedPartition, now_ms: int) -> bool:
             return True
         fetched.is_uncounted = False
     return fetch_offset < end_offset or fetched.is_behind(partition.high_watermark, log.log_start_offset)
+
+
+def expects_more(session: FetchSession) -> float:
+    """For how many seconds all that a follower could be given now is likely to get company; 0 if it is not."""
+    seconds = 0.0
+    for fetched in session.dirty:
+        partition = fetched.partition
+        log = None if partition is None else partition.log_or_none
+        if partition is None or log is None or fetched.is_uncounted:
+            return 0
+        if fetched.fetch_offset < log.log_end_offset:
+            more = 0.0 if partition.waits is None else partition.waits.expects_more(fetched.fetch_offset)
+            if not more:
+                return 0
+            seconds = more if not seconds else min(seconds, more)
+    return seconds
 
 
 def follower_data(

@@ -64,7 +64,6 @@ class Partition(Watched):
         "_deletions",
         "_min_insync",
         "_open_log",
-        "_waits",
         "counters",
         "gone",
         "high_watermark",
@@ -82,6 +81,7 @@ class Partition(Watched):
         "throttled_replicas",
         "topic",
         "topic_id",
+        "waits",
     )
 
     def __init__(
@@ -115,7 +115,7 @@ class Partition(Watched):
         self.throttled_replicas: tuple[str, ...] = ()
         """`leader.replication.throttled.replicas` of the topic."""
         self._min_insync = 1
-        self._waits: ReplicationWaits | None = None
+        self.waits: ReplicationWaits | None = None
         self._deletions: ReplicationWaits | None = None
         """Who waits until all replicas begin at some offset."""
         self._open_log = open_log
@@ -369,8 +369,8 @@ class Partition(Watched):
         log = self.log_or_none
         if log is not None and log.producers.first_unstable_offset is not None:
             log.producers.on_high_watermark(offset)
-        if self._waits is not None:
-            self._waits.release(offset)
+        if self.waits is not None:
+            self.waits.release(offset)
         self.committed()
 
     def when_replicated(self, end_offset: int, timeout_ms: int, waiter: Waiter) -> None:
@@ -379,9 +379,9 @@ class Partition(Watched):
             waiter.replicated()
             return
         self.check_leads()
-        if self._waits is None:
-            self._waits = ReplicationWaits(asyncio.get_running_loop())
-        self._waits.add(end_offset, timeout_ms, waiter)
+        if self.waits is None:
+            self.waits = ReplicationWaits(asyncio.get_running_loop())
+        self.waits.add(end_offset, timeout_ms, waiter)
 
     @property
     def is_catching_up(self) -> bool:
@@ -416,7 +416,7 @@ class Partition(Watched):
         return waiter.future
 
     def _fail_waits(self, reason: str) -> None:
-        waits, self._waits = (self._waits, self._deletions), None
+        waits, self.waits = (self.waits, self._deletions), None
         self._deletions = None
         for waiting in waits:
             if waiting is not None:

@@ -57,8 +57,10 @@ LOGS_PER_TURN: Final = 16
 """Opened before others have their turn."""
 FAILURES_PER_REPORT: Final = 60
 RESTART_SECONDS: Final = 1.0
-REPLY_BYTES_MAX: Final = 128 << 10
+REPLY_BYTES_MAX: Final = 512 << 10
 """A longer answer is taken by the task, in slices."""
+REPLY_SECONDS_MAX: Final = 0.003
+"""What takes longer, since its batches are small and many, is taken by the task, too."""
 
 
 class ReplicaFetcher:
@@ -331,10 +333,11 @@ class ReplicaFetcher:
             answer = parse_replica_response(body, self._version)
             if answer.error_code:
                 return None
-            now_ms, sent = self._context.world.clock.now_ms(), self._session.sent
+            clock, sent = self._context.world.clock, self._session.sent
+            now_ms, late = clock.now_ms(), clock.monotonic() + REPLY_SECONDS_MAX
             for row in answer.rows:
                 followed = self._active.get((row.topic, row.index))  # type: ignore[arg-type]
-                if followed is None:
+                if followed is None or clock.monotonic() > late:
                     return None
                 taken = replica_answers.append_at_once(followed, row, sent.get(followed.key), now_ms)
                 if taken < 0:

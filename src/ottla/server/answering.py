@@ -8,7 +8,9 @@ no longer read until it has taken half of that.
 Produce requests that were taken (`api.produce_turn`) are answered here too, when their turn of the loop ends: `taken`
 counts them, and the answers to those of one connection leave together.
 
-Where many clients ask at a time a short answer waits in `_leaving` for the end of the turn (`turn`).
+Where many clients ask at a time a short answer waits in `_leaving` for the end of the turn (`turn`). Where a client is
+owed several answers, those that are there leave together when the turn ends: one follower's fetch mostly makes several
+of them true.
 
 What an editor must keep true:
 - Every answer passes `_owed` if anything is in it, and leaves after what is in `_leaving`.
@@ -34,6 +36,8 @@ from ottla.server.transport import Transport
 
 LEAVING_BYTES_MAX: Final = 1024
 """A longer answer does not wait for others."""
+OLDER_ANSWERS_MIN: Final = 3
+"""A client that asks while it waits for so many answers sends as much as it may. Java's producers stop at five."""
 
 _length_bytes: Final = Struct(">i").pack
 
@@ -52,6 +56,7 @@ class Answering(ABC):
         "_output",
         "_owed",
         "_paused",
+        "_releasing",
         "_send",
         "_share",
         "_warming",
@@ -80,6 +85,8 @@ class Answering(ABC):
         self._leaving = b""
         """An answer that waits for the end of the turn."""
         self._paused = False
+        self._releasing = False
+        """Answers that were owed are there, and leave when the loop has looked at all its sockets."""
         self._answered_shortly = False
         """Whether the last answer was one that a client waits for before it asks again."""
         self._writing = False
@@ -129,6 +136,7 @@ class Answering(ABC):
             self._owed = deque()
         self._owed.append(answer)
         if isinstance(answer, Deferred):
+            answer.is_behind = len(self._owed) > OLDER_ANSWERS_MIN
             answer.listen(self._release)
 
     def _release(self) -> None:
@@ -136,7 +144,23 @@ class Answering(ABC):
         owed = self._owed
         if not self._alive or owed is None:
             return
-        if len(owed) == 1 and not self._corked and not self._output.pending and self._release_short(owed):
+        if len(owed) > 1:
+            # What makes one answer true mostly does so for those behind it: they leave together.
+            if not self._releasing and not self._is_missing(owed[0]):
+                self._releasing = True
+                self._share.loop.call_soon(self._release_ready)
+        elif self._corked or self._output.pending or not self._release_short(owed):
+            self._release_ready()
+
+    @staticmethod
+    def _is_missing(answer: Deferred | Chunks) -> bool:
+        return isinstance(answer, Deferred) and not answer.done
+
+    def _release_ready(self) -> None:
+        """Send what is owed up to the first answer that is missing."""
+        self._releasing = False
+        owed = self._owed
+        if not self._alive or not owed:
             return
         was_corked, self._corked = self._corked, self._corked or len(owed) > 1
         while owed:

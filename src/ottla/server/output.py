@@ -2,9 +2,9 @@
 
 Theory of operation. `flush` sends until everything is gone, the socket is full, its share of the loop is used up, or
 the disk would have to be waited for; it says which. Short pieces are gathered in one staging buffer of the loop and
-leave in one call, since a system call costs more than a copy up to some 64 kB; long slices go by sendfile. Before a
-slice is touched the platform is asked whether it is in memory. If not, `cold` says which range a thread should read
-first.
+leave in one call: up to some 200 kB that costs less than a system call for each of them, and those that ask whether a
+slice is in memory. Long slices go by sendfile. Before a slice is touched the platform is asked whether it is in memory.
+If not, `cold` says which range a thread should read first.
 
 What an editor must keep true:
 - The queue moves on only by what the socket took. Gathering may be repeated at will.
@@ -25,7 +25,7 @@ from ottla.server.platform import WOULD_WAIT, Platform
 from ottla.server.transport import Transport
 
 STAGING_BYTES: Final = 256 * 1024
-GATHERED_BYTES_MAX: Final = 64 * 1024
+GATHERED_BYTES_MAX: Final = 192 * 1024
 """A piece longer than this goes on its own."""
 TURN_BYTES_MAX: Final = 4 << 20
 """Sent to one client before the others have their turn."""

@@ -21,6 +21,7 @@ from functools import partial
 from struct import Struct
 from struct import error as StructError
 from typing import Final, TypeAlias
+from uuid import UUID
 
 from ottla.model.chunks import Chunks, FileSlice
 from ottla.model.errors import MalformedMessageError
@@ -81,11 +82,20 @@ _PARTITION_V12: Final = Struct(">iiqiqi")
 _PARTITION_V12_TAGLESS: Final = Struct(">iiqiqix")
 _REPLICA_STATE: Final = Struct(">iq")
 _unpack_replica_state = _REPLICA_STATE.unpack_from
+_ONE_FOLLOWED: Final = Struct(">iiibiiB16sBiiqiqiBB5siqB")
+_unpack_one_followed = _ONE_FOLLOWED.unpack_from
+_ONE_FOLLOWED_FIXED: Final = (2, 2, 0, 0, FOLLOWER_END_START, 0)
+"""Counts, which are one more than there are, and no tagged fields but the usual one."""
 _FOLLOWER_END_BYTES: Final = len(FOLLOWER_END_START) + _REPLICA_STATE.size + 1
 _unpack_i16 = Struct(">h").unpack_from
 _unpack_i32 = _I32.unpack_from
 _unpack_partition_v12 = _PARTITION_V12.unpack_from
 _pack_answer_start = Struct(">iBihi").pack
+_pack_one_slice = Struct(">iBihiB16sBihqqqBi").pack
+_ONE_SLICE_END: Final = 3 * NO_TAGS
+"""Of the partition, of the topic and of the answer."""
+_NOTHING_RARE: Final = [None, None, None]
+"""No diverging epoch, other leader or snapshot."""
 _pack_answer_start_v7 = Struct(">iihii").pack
 _pack_answer_start_v4 = Struct(">iii").pack
 _pack_partition = Struct(">ihqqqBi").pack
@@ -108,11 +118,31 @@ _new_request: Callable[[tuple[object, ...]], FetchRequest] = partial(tuple.__new
 def parse(frame: memoryview, pos: int, version: int) -> FetchRequest:
     """The request whose body starts at `pos` and ends with the frame."""
     try:
+        if version >= REPLICA_STATE_SINCE and len(frame) - pos == _ONE_FOLLOWED.size:
+            return _parse_one_followed(frame, pos) or _parse_flexible(frame, pos, version)
         if version >= FLEXIBLE_SINCE:
             return _parse_flexible(frame, pos, version)
         return _parse_classic(frame, pos, version)
     except (IndexError, StructError, UnicodeDecodeError) as error:
         raise MalformedMessageError(f"Fetch {version}: {error}") from None
+
+
+def _parse_one_followed(frame: memoryview, pos: int) -> FetchRequest | None:
+    """A follower's request in which one partition has changed, as nearly all are under load; None if it is another."""
+    (
+        wait_ms, bytes_min, bytes_max, isolation, session_id, session_epoch, topics, topic, partitions,
+        index, leader_epoch, offset, last_epoch, start_offset, size, tags, topic_tags, end, replica_id, replica_epoch,
+        state_tags,
+    ) = _unpack_one_followed(frame, pos)  # fmt: skip
+    if (topics, partitions, tags, topic_tags, end, state_tags) != _ONE_FOLLOWED_FIXED:
+        return None
+    row = _new_partition((index, leader_epoch, offset, last_epoch, start_offset, size))
+    return _new_request(
+        (
+            replica_id, wait_ms, bytes_min, bytes_max, isolation, session_id, session_epoch,
+            [(topic_id(topic), [row])], [], "", None, replica_epoch, {},
+        )
+    )  # fmt: skip
 
 
 def _parse_flexible(frame: memoryview, pos: int, version: int) -> FetchRequest:
@@ -272,6 +302,10 @@ def encode_response(
 ) -> Chunks:
     """The answer with its header, without the size in front; null records are sent as empty ones, as Kafka does."""
     count = len(topics)
+    if count == 1 and version >= TOPIC_ID_SINCE and len(topics[0][1]) == 1 and not node_endpoints:
+        one = _encode_one_slice(correlation_id, error_code, session_id, topics[0], throttle_ms)
+        if one is not None:
+            return one
     chunks: Chunks = []
     parts: _Parts = []
     if version >= FLEXIBLE_SINCE:
@@ -287,6 +321,31 @@ def encode_response(
     if parts:
         chunks.append(b"".join(parts))
     return chunks
+
+
+def _encode_one_slice(
+    correlation_id: int,
+    error_code: int,
+    session_id: int,
+    topic: tuple[TopicKey, Sequence[PartitionData]],
+    throttle_ms: int,
+) -> Chunks | None:
+    """An answer with a slice of one file, as most are; None if there is more to say about the partition."""
+    key, (row,) = topic
+    index, code, high_watermark, stable_offset, start_offset, aborted, preferred, records, *rare = row
+    if (
+        not isinstance(records, FileSlice)
+        or not records.length
+        or aborted
+        or not isinstance(key, UUID)
+        or rare != _NOTHING_RARE
+    ):
+        return None
+    start = _pack_one_slice(
+        correlation_id, 0, throttle_ms, error_code, session_id, 2, key.bytes, 2,
+        index, code, high_watermark, stable_offset, start_offset, 0 if aborted is None else 1, preferred,
+    )  # fmt: skip
+    return [start + unsigned(records.length + 1), records, _ONE_SLICE_END]
 
 
 def _encode_flexible(

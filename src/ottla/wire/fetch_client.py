@@ -7,7 +7,8 @@ follower does not ask for, to the general one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
@@ -69,9 +70,12 @@ _PARTITION_V9: Final = Struct(">iiqqi")
 _PARTITION_V12: Final = Struct(">iiqiqi")
 _pack_replica_start = Struct(">iiibii").pack
 _pack_replica_row = Struct(">iiqiqix").pack
+_pack_one_replica = Struct(">iiibiiB16sBiiqiqixx5siqx").pack
 _OUTCOME: Final = Struct(">ihqq")
 _REPLICA_START: Final = Struct(">ihi")
 _REPLICA_PARTITION: Final = Struct(">ihqqqBi")
+_ONE_REPLICA: Final = Struct(">ihiB16sBihqqqBi")
+_unpack_one_replica = _ONE_REPLICA.unpack_from
 _unpack_replica_partition = _REPLICA_PARTITION.unpack_from
 _TOPIC_ID_BYTES: Final = 16
 
@@ -105,6 +109,9 @@ class ReplicaAnswer(NamedTuple):
     error_code: int
     session_id: int
     rows: list[ReplicaRow]
+
+
+_new_row: Callable[[tuple[object, ...]], ReplicaRow] = partial(tuple.__new__, ReplicaRow)
 
 
 def fetch_request(
@@ -149,7 +156,7 @@ def encode_request(version: int, request: FetchRequest) -> bytes:
 
 
 def encode_replica_request(
-    rows: Iterable[tuple[tuple[UUID, int], tuple[int, int, int, int]]],
+    rows: Sequence[tuple[tuple[UUID, int], tuple[int, int, int, int]]],
     *,
     max_wait_ms: int,
     min_bytes: int,
@@ -164,6 +171,13 @@ def encode_replica_request(
 
     A row is the topic's id and the partition; its leader epoch, offset, last epoch and log start.
     """
+    if len(rows) == 1:
+        (topic, index), (leader_epoch, offset, last_epoch, start_offset) = rows[0]
+        return _pack_one_replica(
+            max_wait_ms, min_bytes, max_bytes, 0, session_id, session_epoch, 2, topic.bytes, 2,
+            index, leader_epoch, offset, last_epoch, start_offset, partition_bytes,
+            FOLLOWER_END_START, replica_id, replica_epoch,
+        )  # fmt: skip
     topics: dict[UUID, list[bytes]] = {}
     for (topic, index), (leader_epoch, offset, last_epoch, start_offset) in rows:
         row = _pack_replica_row(index, leader_epoch, offset, last_epoch, start_offset, partition_bytes)
@@ -290,6 +304,10 @@ def _partition_tags(reader: Reader) -> tuple[EpochEndOffset | None, CurrentLeade
 
 def parse_replica_response(frame: memoryview, version: int) -> ReplicaAnswer:
     """The answer to a follower, which is all of `frame` after the response header; from version 13 on."""
+    if len(frame) > _ONE_REPLICA.size:
+        one = _parse_one_replica(frame)
+        if one is not None:
+            return one
     try:
         throttle_ms, error_code, session_id = _REPLICA_START.unpack_from(frame)
         count, pos = read_unsigned(frame, _REPLICA_START.size)
@@ -304,6 +322,25 @@ def parse_replica_response(frame: memoryview, version: int) -> ReplicaAnswer:
     except (IndexError, StructError):
         raise MalformedMessageError("the answer to a Fetch ends too early") from None
     return ReplicaAnswer(throttle_ms, error_code, session_id, rows)
+
+
+def _parse_one_replica(frame: memoryview) -> ReplicaAnswer | None:
+    """An answer about one partition with nothing unusual in it; None if it is another one."""
+    (
+        throttle_ms, error_code, session_id, topics, topic, partitions,
+        index, code, high_watermark, _, start_offset, aborted, _,
+    ) = _unpack_one_replica(frame)  # fmt: skip
+    if topics != 2 or partitions != 2 or aborted > 1:
+        return None
+    try:
+        length, after = read_unsigned(frame, _ONE_REPLICA.size)
+        end = after + length - 1 if length else after
+        if frame[end] or frame[end + 1]:
+            return None
+    except (IndexError, MalformedMessageError):
+        return None
+    row = _new_row((topic_id(topic), index, code, high_watermark, start_offset, frame[after:end], None))
+    return ReplicaAnswer(throttle_ms, error_code, session_id, [row])
 
 
 def _replica_row(frame: memoryview, pos: int, version: int, topic: TopicKey) -> tuple[ReplicaRow, int]:

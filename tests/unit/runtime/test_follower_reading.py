@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import replace
+
+import pytest
 
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import ErrorCode
+from ottla.runtime import fetching, replication_waits
 from ottla.runtime.fetch_sessions import FetchSession
 from ottla.runtime.fetching import GATHERED_MAX, GATHERING_TURNS_MAX, FetchLimits
+from ottla.runtime.replication_waits import REGULAR_SINCE
 from ottla.wire.fetch_types import PartitionData
 from tests.unit.runtime.hosted import run
 from tests.unit.runtime.replicas import TOPIC_ID, Cluster, broker
@@ -66,6 +71,84 @@ def test_while_each_turn_brings_something_a_follower_waits_a_little_for_more() -
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert len(rows) == 1
+
+    run(scenario)
+
+
+class Writers:
+    """Producers that wait for both followers of a partition, and come back together."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, seconds: float = 60.0) -> None:
+        # Nobody waits that long: what the test does must end it.
+        monkeypatch.setattr(replication_waits, "COME_BACK_SECONDS", seconds)
+        self.cluster = Cluster()
+        self.waiting: list[Awaitable[None]] = []
+
+    def write(self, count: int = 1) -> None:
+        for _ in range(count):
+            appended = self.cluster.produce()
+            self.waiting.append(self.cluster.leader.replicated(appended.last_offset + 1))
+
+    async def rounds(self, count: int = REGULAR_SINCE + 1, writers: int = 3) -> None:
+        for _ in range(count):
+            self.write(writers)
+            self.cluster.catch_up()
+            waiting, self.waiting = self.waiting, []
+            await asyncio.gather(*waiting)
+
+
+def test_a_follower_waits_for_producers_that_come_back_regularly(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        writers = Writers(monkeypatch)
+        await writers.rounds()
+        rows = writers.cluster.ask(2, wait_ms=60_000)
+        for _ in range(2):
+            writers.write()
+            for _ in range(GATHERING_TURNS_MAX):
+                await settled()
+            assert rows == []
+        writers.write()
+        await settled()
+        ((_, _, high_watermark, *_),) = rows
+        assert high_watermark == 3 * (REGULAR_SINCE + 1)
+        assert writers.cluster.leader.log.log_end_offset == high_watermark + 3
+
+    run(scenario)
+
+
+def test_a_follower_does_not_wait_long_for_producers_that_do_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        writers = Writers(monkeypatch, seconds=SOON)
+        await writers.rounds()
+        rows = writers.cluster.ask(2, wait_ms=60_000)
+        writers.write()
+        while not rows:  # That of the fetch itself takes longer than a test may.
+            await settled()
+        assert rows[0].records is not None
+
+    run(scenario)
+
+
+def test_a_follower_does_not_wait_for_producers_with_much_or_with_bad_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        writers = Writers(monkeypatch)
+        await writers.rounds()
+        rows = writers.cluster.ask(2, wait_ms=60_000)
+        monkeypatch.setattr(fetching, "HELD_BYTES_MAX", 1)
+        writers.write()
+        await settled()
+        assert len(rows) == 1
+        monkeypatch.setattr(fetching, "HELD_BYTES_MAX", 1 << 20)
+        writers.cluster.catch_up()
+        await writers.rounds(REGULAR_SINCE + 2)
+        rows = writers.cluster.ask(2, wait_ms=60_000)
+        writers.write()
+        await settled()
+        assert rows == []
+        writers.cluster.leader.log.delete_records_before(1)
+        writers.cluster.leader.grown()
+        await settled()
+        assert [row.log_start_offset for row in rows] == [1]
 
     run(scenario)
 

@@ -11,6 +11,7 @@ import pytest
 
 from ottla.log.partition_log import PartitionLog
 from ottla.model.errors import ErrorCode
+from ottla.runtime import replica_fetcher
 from ottla.runtime.followed_partition import BATCHES_PER_SLICE
 from tests.unit.log.support import ProducerFields, append, batch_of, read_all
 from tests.unit.runtime.leader_stub import LEADER, OWN, Following, LeaderStub
@@ -77,6 +78,25 @@ def test_a_large_answer_leaves_the_loop_its_turns() -> None:
         beside.cancel()
         assert max(after - before for before, after in pairwise(seen)) <= 2 * BATCHES_PER_SLICE
         assert same(following.log(), leader.logs[0])
+        await following.fetcher.close()
+
+    run(scenario)
+
+
+def test_an_answer_that_takes_too_long_where_it_lies_is_left_to_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        leader = LeaderStub(3)
+        following = Following(leader)
+        following.follow()
+        await following.caught_up()
+        monkeypatch.setattr(replica_fetcher, "REPLY_SECONDS_MAX", -1.0)
+        for log in leader.logs:
+            write(log, 3)
+        leader.changed()
+        await following.caught_up()
+        for index, log in enumerate(leader.logs):
+            assert same(following.log(index), log)
+            assert following.partition(index).high_watermark == log.log_end_offset
         await following.fetcher.close()
 
     run(scenario)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import select
 import struct
 from collections.abc import AsyncIterator
@@ -17,8 +18,10 @@ from ottla.api.deferred import Deferred
 from ottla.api.table import APIS
 from ottla.model.chunks import Chunks
 from ottla.model.configs.resolve import TopicConfig
+from ottla.server.answering import OLDER_ANSWERS_MIN
 from ottla.server.connection import FRAMES_PER_TURN_MAX, Connection
 from ottla.server.dispatch import Dispatcher, Peer
+from ottla.server.transport import Transport
 from ottla.wire.headers import request_header
 from ottla.wire.produce_client import encode_request, parse_response
 from tests.unit.api import replica_services
@@ -26,7 +29,7 @@ from tests.unit.log.support import batch_of
 from tests.unit.runtime.hosted import TOPIC, Hosted
 from tests.unit.runtime.replicas import Cluster
 from tests.unit.server.conftest import Run
-from tests.unit.server.loopback import Client, Serve, Server, until
+from tests.unit.server.loopback import Answers, Client, Serve, Server, numbered, until
 
 VERSION = 9
 OTHER_KEY = 1000
@@ -186,6 +189,74 @@ def test_a_connection_that_is_drained_gets_its_answer(run: Run, serve: Serve) ->
             assert correlation_ids(await client.answers(2)) == [11, 12]
             assert await client.is_closed()
             assert site.end_offset == 5
+
+    run(main)
+
+
+def sends_of(connection: Connection) -> list[int]:
+    """How many bytes each short answer, or several of them, took with it from now on."""
+    sizes: list[int] = []
+    transport = connection._output._transport
+
+    class Counting:
+        def __getattr__(self, name: str) -> object:
+            return getattr(transport, name)
+
+        def send(self, data: bytes | memoryview, flags: int) -> int:
+            sizes.append(len(data))
+            return transport.send(data, flags)
+
+    counting = cast(Transport, Counting())
+    connection._output._transport = counting
+    connection._send = counting.send
+    return sizes
+
+
+def test_answers_that_become_true_together_leave_together_and_in_order(run: Run, serve: Serve) -> None:
+    async def main() -> None:
+        answers = Answers()
+        async with serve(answers.dispatch) as server, await server.connect() as client:
+            await client.ask(*(numbered(number) for number in range(6)))
+            await until(lambda: len(answers.owed) == 6)
+            behind = [answers.owed[number].is_behind for number in range(6)]
+            assert behind == [False] * OLDER_ANSWERS_MIN + [True] * (6 - OLDER_ANSWERS_MIN)
+            sizes = sends_of(server.connection)
+            answers.complete(1, 2)
+            await asyncio.sleep(0)
+            assert not sizes  # The first one is missing.
+            answers.complete(0, 3)
+            assert not sizes  # Others may be about to be true.
+            assert await client.answers(4) == [numbered(number) for number in range(4)]
+            assert sizes == [4 * (4 + 8)]
+            answers.complete(4)
+            assert await client.answer() == numbered(4)
+            answers.complete(5)
+            assert len(sizes) == 3  # The only one that is owed leaves at once.
+            assert await client.answer() == numbered(5)
+
+    run(main)
+
+
+@pytest.mark.parametrize("how", ["close", "refuse", "drain"])
+def test_a_connection_that_ends_before_its_answers_leave(run: Run, serve: Serve, how: str) -> None:
+    async def main() -> None:
+        answers = Answers()
+        async with serve(answers.dispatch) as server, await server.connect() as client:
+            await client.ask(*(numbered(number) for number in range(3)))
+            await until(lambda: len(answers.owed) == 3)
+            connection = server.connection
+            answers.complete(0, 1)
+            if how == "close":
+                connection.close()
+            elif how == "refuse":
+                connection.refuse("enough")
+            else:
+                connection.drain()
+                assert await client.answers(2) == [numbered(0), numbered(1)]
+                answers.complete(2)
+                assert await client.answer() == numbered(2)
+            assert await client.is_closed()
+            assert answers.cancelled == ([] if how == "drain" else [2])
 
     run(main)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.model.chunks import Chunks, FileSlice
+from ottla.model.chunks import Chunks, FileSlice, SendableFile
 from ottla.model.errors import MalformedMessageError
 from ottla.wire import fetch
 from ottla.wire.fetch_client import (
@@ -113,3 +114,35 @@ def test_the_short_way_to_a_followers_request_gives_the_same_bytes(
         replica_epoch=99,
     )  # fmt: skip
     assert short == encode_request(version, whole)
+
+
+@given(topic_ids, int32s, st.tuples(int32s, int64s, int32s, int64s), st.integers(15, 18), st.data())
+def test_the_short_way_of_a_request_about_one_partition_is_taken_for_no_other(
+    topic: UUID, index: int, asked: tuple[int, int, int, int], version: int, data: st.DataObject
+) -> None:
+    frame = bytearray(
+        encode_replica_request(
+            [((topic, index), asked)], max_wait_ms=1, min_bytes=2, max_bytes=3, partition_bytes=77, session_id=5,
+            session_epoch=6, replica_id=4, replica_epoch=99,
+        )
+    )  # fmt: skip
+    short = fetch._parse_one_followed(memoryview(frame), 0)
+    assert short is not None
+    assert short == fetch._parse_flexible(memoryview(frame), 0, version)
+    # Whatever byte is another one: both ways say the same, or the short one leaves it to the long one.
+    frame[data.draw(st.integers(0, len(frame) - 1))] ^= data.draw(st.integers(1, 255))
+    short = fetch._parse_one_followed(memoryview(frame), 0)
+    assert short is None or short == fetch._parse_flexible(memoryview(frame), 0, version)
+
+
+@given(topic_ids, rows, st.integers(13, 18), st.binary(min_size=1, max_size=300))
+def test_the_short_way_of_an_answer_with_one_slice_gives_the_same_bytes(
+    topic: UUID, row: PartitionData, version: int, records: bytes
+) -> None:
+    file = cast(SendableFile, None)
+    chunks = fetch.encode_response(
+        version, 1, 0, 5, [(topic, [row._replace(records=FileSlice(file, 7, len(records)))])], 7
+    )
+    whole = joined(fetch.encode_response(version, 1, 0, 5, [(topic, [row._replace(records=records)])], 7))
+    assert sum(isinstance(chunk, FileSlice) for chunk in chunks) == 1
+    assert b"".join(records if isinstance(chunk, FileSlice) else bytes(chunk) for chunk in chunks) == bytes(whole)
