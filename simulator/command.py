@@ -13,6 +13,7 @@ import argparse
 import os
 import subprocess
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -37,6 +38,8 @@ FLOOR_SECONDS: Final = 300
 
 
 def run_seed(seed: int) -> RunResult:
+    # What a process was about to await when it was killed.
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     options = draw(seed)
     return ClusterRun(seed, options, plan(seed, options)).run()
 
