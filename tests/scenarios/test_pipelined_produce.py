@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 import ottla
+from ottla.api.context import Caller, Services
 from ottla.api.produce_ahead import ProduceGroup
 from ottla.server import connection
 from ottla.wire.headers import parse_response_header, request_header
@@ -73,9 +74,9 @@ def test_requests_that_come_together_keep_their_order(client: RawClient, monkeyp
     groups: list[int] = []
 
     class Counted(ProduceGroup):
-        def __init__(self, services: object, frames: Sequence[memoryview]) -> None:
+        def __init__(self, services: Services, caller: Caller, frames: Sequence[memoryview]) -> None:
             groups.append(len(frames))
-            super().__init__(services, frames)  # type: ignore[arg-type]
+            super().__init__(services, caller, frames)
 
     monkeypatch.setattr(connection, "ProduceGroup", Counted)
     pipeline = Pipeline(client)

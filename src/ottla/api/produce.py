@@ -142,44 +142,49 @@ def _handle_many(
                 waits = True
         outcomes.append((key, produced))
     if unreplicated:
-        return _many_when_replicated(ctx, timeout_ms, outcomes, unreplicated, waits=waits, failed=failed)
+        if not waits:
+            return hold_answers(ctx, timeout_ms, outcomes, unreplicated, failed=failed)
+        waiting = _waiting_for(unreplicated, timeout_ms, lambda _: [])
+        return _hold_and_settle(ctx, outcomes, unreplicated, waiting)
     if waits:
         return _answer_later(ctx, acks, outcomes)
     return _answer(ctx, acks, outcomes, failed=failed)  # type: ignore[arg-type]
 
 
-def _many_when_replicated(
-    ctx: RequestContext,
-    timeout_ms: int,
-    outcomes: Outcomes,
-    unreplicated: Sequence[Unreplicated],
-    *,
-    waits: bool,
-    failed: bool,
-) -> Deferred | Awaitable[Chunks]:
-    """The answer of a request, when the in-sync followers of all its partitions caught up and all else is settled."""
-
-    def refuse(errors: Mapping[int, ApiError]) -> None:
-        for number, error in errors.items():
-            key, produced, place, partition, _ = unreplicated[number]
-            produced[place] = _refused(ctx.services, key, partition.index, error, 0)
+def hold_answers(
+    ctx: RequestContext, timeout_ms: int, outcomes: Outcomes, unreplicated: Sequence[Unreplicated], *, failed: bool
+) -> Deferred:
+    """The answer of a request, when the in-sync followers of all its partitions caught up; all else is settled."""
 
     def finish(errors: Mapping[int, ApiError]) -> Chunks:
-        refuse(errors)
+        _refuse(ctx, unreplicated, errors)
         settled: list[tuple[TopicKey, list[Settled]]] = outcomes  # type: ignore[assignment]
         return _answer(ctx, ACKS_ALL, settled, failed=failed or bool(errors)) or []
 
+    return _waiting_for(unreplicated, timeout_ms, finish).begin()
+
+
+async def _hold_and_settle(
+    ctx: RequestContext, outcomes: Outcomes, unreplicated: Sequence[Unreplicated], waiting: ReplicatedAnswer
+) -> Chunks:
+    """The same, where something else is not settled."""
+    _refuse(ctx, unreplicated, await waiting.errors())
+    return await _answer_later(ctx, ACKS_ALL, outcomes)
+
+
+def _waiting_for(
+    unreplicated: Sequence[Unreplicated], timeout_ms: int, finish: Callable[[Mapping[int, ApiError]], Chunks]
+) -> ReplicatedAnswer:
     waiting = ReplicatedAnswer(finish)
     for _, _, _, partition, end_offset in unreplicated:
         waiting.wait_for(partition, end_offset, timeout_ms)
-    if not waits:
-        return waiting.begin()
+    return waiting
 
-    async def both() -> Chunks:
-        refuse(await waiting.errors())
-        return await _answer_later(ctx, ACKS_ALL, outcomes)
 
-    return both()
+def _refuse(ctx: RequestContext, unreplicated: Sequence[Unreplicated], errors: Mapping[int, ApiError]) -> None:
+    for number, error in errors.items():
+        key, produced, place, partition, _ = unreplicated[number]
+        produced[place] = _refused(ctx.services, key, partition.index, error, 0)
 
 
 def _transactional(ctx: RequestContext, transactional_id: str, request: ProduceRequest) -> TransactionalProduce:

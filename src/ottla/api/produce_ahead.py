@@ -4,7 +4,7 @@ Theory of operation. A producer that is faster than its broker has several reque
 each of its partitions, and a receive brings them together. To write each of these batches by itself costs the system
 more than the bytes do, and to serve each request by itself costs more than to look at all of them. So what all of them
 bring for a partition is written first, in one piece (`Appender.write_ahead`). Then they are answered in their order. A
-request whose batches are all written, and that nobody else has to have, is answered here (`answer`). Any other one is
+request whose batches are all written is answered here (`answer`), now or when followers have them. Any other one is
 served by the ordinary way, which finds what was written, and says where, and does what is left to do.
 
 What an editor must keep true:
@@ -20,7 +20,17 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.produce import ACKS_ALL, ACKS_LEADER, ZSTD_SINCE
+from ottla.api.context import RequestContext
+from ottla.api.produce import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    ZSTD_SINCE,
+    Outcome,
+    Outcomes,
+    Settled,
+    Unreplicated,
+    hold_answers,
+)
 from ottla.api.refusal import refusal
 from ottla.model.errors import ApiError, MalformedMessageError, OttlaError, StorageError
 from ottla.wire.batch import TRANSACTIONAL_BIT, check
@@ -28,7 +38,9 @@ from ottla.wire.headers import request_header_fields
 from ottla.wire.produce import VERSION_MAX, ProduceRequest, encode_response, parse, stored_layout
 
 if TYPE_CHECKING:
-    from ottla.api.context import Services
+    from ottla.api.context import Caller, Services
+    from ottla.api.deferred import Deferred
+    from ottla.model.chunks import Chunks
     from ottla.runtime.appending import Appended
     from ottla.runtime.partition import Partition
     from ottla.runtime.partitions import HostedTopic
@@ -95,23 +107,25 @@ class Run:
 class Planned:
     """A request, and where its batches are."""
 
-    __slots__ = ("acks", "correlation_id", "topics", "version")
+    __slots__ = ("acks", "correlation_id", "timeout_ms", "topics", "version")
 
-    def __init__(self, version: int, correlation_id: int, acks: int) -> None:
+    def __init__(self, version: int, correlation_id: int, acks: int, timeout_ms: int) -> None:
         self.version = version
         self.correlation_id = correlation_id
         self.acks = acks
+        self.timeout_ms = timeout_ms
         self.topics: list[tuple[TopicKey, list[Run]]] = []
 
 
 class ProduceGroup:
     """Requests that are answered one after the other."""
 
-    __slots__ = ("_planned", "_services")
+    __slots__ = ("_caller", "_planned", "_services")
 
-    def __init__(self, services: Services, frames: Sequence[memoryview]) -> None:
+    def __init__(self, services: Services, caller: Caller, frames: Sequence[memoryview]) -> None:
         """Write what the requests bring, as far as that is plain."""
         self._services = services
+        self._caller = caller
         self._planned: list[Planned | None] = []
         """By the number of the request; None where the ordinary way has to serve it."""
         runs: dict[Partition, Run] = {}
@@ -126,7 +140,8 @@ class ProduceGroup:
                 break
             if request.transactional_id is not None or request.acks not in (ACKS_LEADER, ACKS_ALL):
                 break
-            self._planned.append(self._plan(Planned(version, correlation_id, request.acks), request, runs, now_ms))
+            planned = Planned(version, correlation_id, request.acks, request.timeout_ms)
+            self._planned.append(self._plan(planned, request, runs, now_ms))
         for run in runs.values():
             if run.batches:
                 self._write(run)
@@ -166,37 +181,54 @@ class ProduceGroup:
         if run.ahead is not None:
             run.start_offset = (run.partition.log_or_none or run.partition.log).log_start_offset
 
-    def answer(self, number: int) -> bytes | None:
+    def answer(self, number: int) -> Chunks | Deferred | None:
         """The answer to a request; None if the ordinary way has to serve it."""
         planned = self._planned[number] if number < len(self._planned) else None
-        if planned is None or not _is_settled(planned):
+        if planned is None or not _is_written(planned):
             return None
         stored, rest = stored_layout(planned.version)
-        outcomes = []
+        outcomes: Outcomes = []
+        unreplicated: list[Unreplicated] = []
         for key, runs in planned.topics:
-            produced = []
+            produced: list[Outcome] = []
             for run in runs:
+                partition = run.partition
                 run.topic.counters.produce_requests += 1
-                base_offset, _, append_time_ms, _ = run.ahead.popleft()  # type: ignore[union-attr]
-                produced.append(stored(run.partition.index, 0, base_offset, append_time_ms, run.start_offset, rest))
+                base_offset, last_offset, append_time_ms, _ = run.ahead.popleft()  # type: ignore[union-attr]
+                if planned.acks == ACKS_ALL and not partition.is_sole and partition.high_watermark <= last_offset:
+                    unreplicated.append((key, produced, len(produced), partition, last_offset + 1))
+                produced.append(stored(partition.index, 0, base_offset, append_time_ms, run.start_offset, rest))
             outcomes.append((key, produced))
         self._services.metrics.requests[PRODUCE] += 1
-        return encode_response(planned.version, planned.correlation_id, outcomes)
+        if unreplicated:
+            return hold_answers(self._context(planned), planned.timeout_ms, outcomes, unreplicated, failed=False)
+        settled: list[tuple[TopicKey, list[Settled]]] = outcomes  # type: ignore[assignment]
+        return [encode_response(planned.version, planned.correlation_id, settled)]
+
+    def _context(self, planned: Planned) -> RequestContext:
+        caller = self._caller
+        return RequestContext(
+            self._services,
+            PRODUCE,
+            planned.version,
+            planned.correlation_id,
+            None,
+            caller.host,
+            caller.listener,
+            caller.principal,
+        )
 
     def close(self) -> None:
         """All requests were answered or served, or never will be."""
         self._services.appender.forget_ahead()
 
 
-def _is_settled(planned: Planned) -> bool:
-    """Whether all that a request brought is where it has to be before it is answered."""
+def _is_written(planned: Planned) -> bool:
+    """Whether all that a request brought is in the log; one that names a partition twice is left to the other way."""
     seen: set[Run] = set()
     for _, runs in planned.topics:
         for run in runs:
-            partition = run.partition
             if not run.ahead or run in seen:
-                return False
-            if planned.acks == ACKS_ALL and not partition.is_sole and partition.high_watermark <= run.ahead[0][1]:
                 return False
             seen.add(run)
     return True

@@ -202,14 +202,14 @@ class Connection(Answering):
             self._serve(frames[0])
             return
         self._corked = True
-        group = ProduceGroup(self._share.services, frames)
+        group = ProduceGroup(self._share.services, self, frames)
         try:
             for number, frame in enumerate(frames):
                 answer = group.answer(number)
                 if answer is None:
                     self._serve(frame)
                 else:
-                    self._take_answer([answer])
+                    self._take_answer(answer)
                 if not self._alive:
                     return
         finally:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import TypeAlias, cast
 
 from ottla.api import produce
 from ottla.api.context import RequestContext, Services
 from ottla.api.deferred import Deferred
 from ottla.api.produce_ahead import ProduceGroup
+from ottla.model.chunks import Chunks
 from ottla.wire.fields import TopicKey
 from ottla.wire.headers import request_header, request_header_fields
 from ottla.wire.produce_client import encode_request
@@ -20,6 +21,8 @@ Part: TypeAlias = tuple[int, bytearray]
 
 class Sender:
     """Serves what comes together as a connection does; without `has_groups`, each request by itself."""
+
+    host, listener, principal = "10.0.0.1", "PLAINTEXT", "User:ANONYMOUS"
 
     def __init__(self, services: Services, *, has_groups: bool = True) -> None:
         self._services = services
@@ -42,22 +45,24 @@ class Sender:
             for frame in frames:
                 self._serve(frame)
             return
-        group = ProduceGroup(self._services, frames)
+        group = ProduceGroup(self._services, self, frames)
         for number, frame in enumerate(frames):
             answer = group.answer(number)
             if answer is None:
                 self._serve(frame)
             else:
                 self.direct += 1
-                self.answers.append(answer)
+                self._note(answer)
         group.close()
         for frame in frames:
             frame[:] = bytes(len(frame))  # It is gone when the turn ends.
 
     def _serve(self, frame: memoryview) -> None:
         key, version, correlation_id, client_id, position = request_header_fields(frame)
-        ctx = RequestContext(self._services, key, version, correlation_id, client_id, "10.0.0.1", "PLAINTEXT")
-        answer = produce.handle(ctx, frame, position)
+        ctx = RequestContext(self._services, key, version, correlation_id, client_id, self.host, self.listener)
+        self._note(produce.handle(ctx, frame, position))
+
+    def _note(self, answer: Chunks | Deferred | Awaitable[Chunks] | None) -> None:
         self.answers.append(b"".join(cast("list[bytes]", answer)) if isinstance(answer, list) else later(answer))
 
     async def settled(self) -> list[bytes]:

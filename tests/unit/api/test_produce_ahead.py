@@ -131,7 +131,7 @@ def test_who_never_asks_for_what_was_written_leaves_nothing_behind() -> None:
     async def scenario() -> None:
         broker = Broker(Hosted())
         sender = Sender(broker.services)
-        group = ProduceGroup(broker.services, [sender.frame([(0, batch_of())]) for _ in range(3)])
+        group = ProduceGroup(broker.services, sender, [sender.frame([(0, batch_of())]) for _ in range(3)])
         first = group.answer(0)
         assert first is not None
         group.close()  # The connection broke.
@@ -147,14 +147,16 @@ def test_with_followers_the_answers_wait_for_them() -> None:
     async def scenario() -> None:
         cluster = Cluster()
         sender = Sender(replica_services.services(cluster, 1))
+        sender.receive([sender.frame([(0, batch_of())], acks=1, topic=REPLICATED) for _ in range(PRIMED)])
         frames = [sender.frame([(0, batch_of())], acks=-1, topic=REPLICATED) for _ in range(3)]
         frames.append(sender.frame([(0, batch_of())], acks=1, topic=REPLICATED))
         sender.receive(frames)
-        held, at_once = sender.answers[:3], sender.answers[3]
+        held, at_once = sender.answers[2:5], sender.answers[5]
+        assert sender.direct == 4
         assert all(isinstance(answer, Deferred) and not answer.done for answer in held)
         assert isinstance(at_once, bytes)
         for follower in (2, 2, 3, 3):
             cluster.replicate(follower)
-        assert [row.base_offset for (row,) in rows(await sender.settled())] == [0, 1, 2, 3]
+        assert [row.base_offset for (row,) in rows(await sender.settled())] == [0, 1, 2, 3, 4, 5]
 
     run(scenario)
