@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.api.cluster_view import leader_endpoints
+from ottla.api.context import RequestContext
 from ottla.api.deferred import Deferred
 from ottla.api.refusal import refusal
 from ottla.api.replicated_answer import HeldAnswer, ReplicatedAnswer, check_still_in_sync
@@ -29,10 +30,11 @@ from ottla.wire.fields import TopicKey
 from ottla.wire.produce import ProducedPartition, ProduceRequest
 
 if TYPE_CHECKING:
-    from ottla.api.context import RequestContext, Services
+    from ottla.api.context import Caller, Services
     from ottla.runtime.partition import Partition
     from ottla.runtime.partitions import HostedTopic
 
+PRODUCE = 0
 ZSTD_SINCE = 7
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 ADMIN_CLIENT_ID = "__admin_client"
@@ -84,6 +86,13 @@ def _handle_one(ctx: RequestContext, one: codec.OnePartition) -> Chunks | Deferr
         return hold_answer(ctx, partition, key, answer, last_offset + 1, timeout_ms)
     later = _append_later(services, acks, timeout_ms, key, partition, appended)  # type: ignore[arg-type]
     return _answer_later(ctx, acks, [(key, [later])])
+
+
+def context_of(services: Services, caller: Caller, version: int, correlation_id: int) -> RequestContext:
+    """Of a request that no dispatcher has seen; its client id is not known."""
+    return RequestContext(
+        services, PRODUCE, version, correlation_id, None, caller.host, caller.listener, caller.principal
+    )
 
 
 def hold_answer(

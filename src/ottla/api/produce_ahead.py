@@ -18,17 +18,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from ottla.api.context import RequestContext
 from ottla.api.produce import (
     ACKS_ALL,
     ACKS_LEADER,
+    PRODUCE,
     ZSTD_SINCE,
     Outcome,
     Outcomes,
     Settled,
     Unreplicated,
+    context_of,
     hold_answers,
 )
 from ottla.api.refusal import refusal
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from ottla.runtime.partitions import HostedTopic
     from ottla.wire.batch import BatchHeader
     from ottla.wire.fields import TopicKey
-
-PRODUCE: Final = 0
 
 
 class Run:
@@ -201,22 +200,10 @@ class ProduceGroup:
             outcomes.append((key, produced))
         self._services.metrics.requests[PRODUCE] += 1
         if unreplicated:
-            return hold_answers(self._context(planned), planned.timeout_ms, outcomes, unreplicated, failed=False)
+            context = context_of(self._services, self._caller, planned.version, planned.correlation_id)
+            return hold_answers(context, planned.timeout_ms, outcomes, unreplicated, failed=False)
         settled: list[tuple[TopicKey, list[Settled]]] = outcomes  # type: ignore[assignment]
         return [encode_response(planned.version, planned.correlation_id, settled)]
-
-    def _context(self, planned: Planned) -> RequestContext:
-        caller = self._caller
-        return RequestContext(
-            self._services,
-            PRODUCE,
-            planned.version,
-            planned.correlation_id,
-            None,
-            caller.host,
-            caller.listener,
-            caller.principal,
-        )
 
     def close(self) -> None:
         """All requests were answered or served, or never will be."""

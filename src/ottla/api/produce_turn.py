@@ -26,13 +26,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ottla.api.context import Caller, RequestContext
+from ottla.api.context import Caller
 from ottla.api.deferred import Deferred
-from ottla.api.produce import ACKS_ALL, ACKS_LEADER, ZSTD_SINCE, hold_answer
+from ottla.api.produce import ACKS_ALL, ACKS_LEADER, PRODUCE, ZSTD_SINCE, context_of, hold_answer
 from ottla.api.refusal import refusal
 from ottla.model.errors import ApiError, OttlaError, StorageError
 from ottla.model.ids import NO_TIMESTAMP
-from ottla.wire.batch import TRANSACTIONAL_BIT, BatchHeader, check
+from ottla.wire.batch import TRANSACTIONAL_BIT, BatchHeader, check, unassign
 from ottla.wire.produce import VERSION_MAX, answer_layout, encode_one
 from ottla.wire.produce_shape import RequestShape, Understood, understand
 
@@ -52,9 +52,6 @@ TARGETS_MAX: Final = 4096
 UNKNOWN_SKIPPED: Final = 16
 """Requests of a connection that are not looked into after one that was: clients that never repeat themselves."""
 FLUSH_MESSAGES_NEVER: Final = 1 << 62
-OFFSET_BYTES: Final = 8
-NO_OFFSET: Final = bytes(OFFSET_BYTES)
-PRODUCE: Final = 0
 
 
 class Asker(Caller, Protocol):
@@ -171,7 +168,7 @@ class Run:
             raise self.error
         size = self.headers[self.served].size
         batch = self.batches[self.served_bytes : self.served_bytes + size]
-        batch[:OFFSET_BYTES] = NO_OFFSET  # It may have been given one before it was not written.
+        unassign(batch)  # It may have been given one before it was not written.
         self.served += 1
         self.served_bytes += size
         return memoryview(bytearray(shape.build(correlation_id, target, batch)))
@@ -261,7 +258,7 @@ class ProduceTurn:
             base_offset, _, append_time_ms, _ = partition.append(batch, header, now_ms)
         except OttlaError as error:
             self._note_failure(error)
-            batch[:OFFSET_BYTES] = NO_OFFSET
+            unassign(batch)
             return False
         self._services.metrics.requests[PRODUCE] += 1
         target.topic.counters.produce_requests += 1
@@ -318,16 +315,7 @@ class ProduceTurn:
         self, asker: Asker, target: Target, run: Run, correlation_id: int, base_offset: int, end_offset: int
     ) -> None:
         """Answer when the followers have it."""
-        context = RequestContext(
-            self._services,
-            PRODUCE,
-            target.version,
-            correlation_id,
-            None,
-            asker.host,
-            asker.listener,
-            asker.principal,
-        )
+        context = context_of(self._services, asker, target.version, correlation_id)
         answer = encode_one(
             target.version, correlation_id, target.key, target.index, base_offset, NO_TIMESTAMP, run.start_offset
         )

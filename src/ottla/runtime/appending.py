@@ -24,14 +24,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.log.partition_log import Appended as Appended
 from ottla.log.partition_log import new_appended
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_TIMESTAMP
 from ottla.wire import batch as record_batch
-from ottla.wire.batch import TRANSACTIONAL_BIT, BatchHeader, check
+from ottla.wire.batch import TRANSACTIONAL_BIT, BatchHeader, check, unassign
 from ottla.wire.compression import Codec
 
 if TYPE_CHECKING:
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 
 REWRITING_BYTES_MAX = 256 << 20
 """Bytes of batches on the long way at one time; more are refused, and the producer tries again."""
-
-OFFSET_BYTES: Final = 8
-NO_OFFSET: Final = bytes(OFFSET_BYTES)
 
 
 class RecordWork(Protocol):
@@ -135,7 +132,7 @@ class Appender:
         finally:
             if base_offset is None:
                 for batch in batches:
-                    batch[:OFFSET_BYTES] = NO_OFFSET  # They may have got one before they were not written.
+                    unassign(batch)
         if base_offset is None:
             return None
         ahead = self._ahead[partition] = deque()

@@ -56,6 +56,14 @@ _unpack_header = _HEADER.unpack_from
 assign = _ASSIGNED.pack_into
 """(batch, 0, base offset, length, leader epoch): give a batch its place in the log; no checksum covers these."""
 
+_OFFSET_BYTES: Final = 8
+_NO_OFFSET: Final = bytes(_OFFSET_BYTES)
+
+
+def unassign(batch: memoryview | bytearray) -> None:
+    """Take the offset of a batch back that was given a place and not written: a producer's batch has none."""
+    batch[:_OFFSET_BYTES] = _NO_OFFSET
+
 
 class BatchHeader(NamedTuple):
     """The fields in front of the records, in their order on the wire."""
