@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from ottla.core.controller.image import ImageDelta, MetadataImage
     from ottla.model.configs.resolve import BrokerConfig
 
-OFFSET_KEY: Final = b"\x00\x01"
 TRANSACTION_KEY: Final = b"\x00\x00"
-"""How the keys of offsets and of transactional ids begin: with their type."""
+"""How the keys of transactional ids begin: with their type."""
 
 
 def group_kind(
@@ -38,7 +37,6 @@ def group_kind(
         commit_timeout_ms=lambda found: found.offsets_commit_timeout_ms,
         load_buffer_bytes=lambda found: found.offsets_load_buffer_size,
         codec=lambda found: found.offsets_topic_compression_codec,
-        replaceable=OFFSET_KEY,
         quick_replay=lambda shard: OffsetLoading(cast(GroupShard, shard)),
         metadata_changed=_tell_groups,
     )

@@ -4,7 +4,8 @@ Theory of operation. The log is read in slices, in a thread; between two slices 
 thread to others. The shard is nobody else's until the load is over, and the segments of a log may be read from any
 thread, so nothing is shared. There are no snapshots: what keeps this short is compaction.
 
-Most records say all there is to say under their key: an offset replaces the one before it. Of those that follow one
+Most records say all there is to say under their key: an offset replaces the one before it. Where there is a quick way
+for these, all records outside of transactions are offered to it first. Where there is none, of those that follow one
 another directly, `replaceable` ones, only the last one of each key is decoded and replayed, as if the others had been
 compacted away.
 
@@ -19,7 +20,7 @@ What an editor must keep true:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import structlog
@@ -31,7 +32,7 @@ from ottla.log.reading import read_slice
 from ottla.log.scan import TornBatchError
 from ottla.model.errors import ApiError, CorruptLogError, OttlaError
 from ottla.wire.batch import read_header
-from ottla.wire.record_pairs import Pair, batches_of_pairs
+from ottla.wire.record_entries import Entry, batches_of_entries, key_of
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
@@ -48,8 +49,11 @@ log = structlog.get_logger("ottla.coordinators")
 class QuickReplay(Protocol):
     """A way around the shard for records of one kind, whose state it knows."""
 
-    def replay(self, pairs: Iterable[Pair]) -> list[Pair]:
-        """Replay records outside of transactions, each key once; returns those that take the ordinary way."""
+    def replay(self, entries: Sequence[Entry], start: int) -> int:
+        """Replay records outside of transactions, in their order, from `start` on.
+
+        Returns where it came to one that must take the ordinary way; their number if there is none.
+        """
 
     def forget(self) -> None:
         """Something else is replayed next: believe nothing of what was remembered."""
@@ -110,15 +114,17 @@ class ShardLoading(Generic[RecordT]):
         data = self._read()
         before = self.next_offset
         try:
-            for start, end, last_offset, producer_id, is_control, pairs in batches_of_pairs(data, before):
-                if pairs is None:
+            for start, end, last_offset, producer_id, is_control, entries in batches_of_entries(data, before):
+                if entries is None:
                     self._replay_latest()
                     self._replay_other(data[start:end], is_control=is_control)
                 elif producer_id >= 0:
                     self._replay_latest()
-                    self._replay(pairs, producer_id)
+                    self._replay(entries, producer_id)
+                elif self._quick is not None:
+                    self._replay_quickly(self._quick, entries)
                 else:
-                    self._gather(pairs)
+                    self._gather(entries)
                 self.next_offset = last_offset + 1
         except ApiError as error:
             raise CorruptLogError(f"{self._log.tp}, after offset {self.next_offset}: {error.message}") from error
@@ -144,26 +150,31 @@ class ShardLoading(Generic[RecordT]):
                     raise
         raise CorruptLogError(f"{self._log.tp}: its segments change faster than they can be read")
 
-    def _gather(self, pairs: list[Pair]) -> None:
+    def _replay_quickly(self, quick: QuickReplay, entries: list[Entry]) -> None:
+        self.records += len(entries)
+        done = quick.replay(entries, 0)
+        while done < len(entries):
+            self._replay(entries[done : done + 1], -1)
+            done = quick.replay(entries, done + 1)
+
+    def _gather(self, entries: list[Entry]) -> None:
         """Put records aside of which only the last one of each key counts; replay the others in their place."""
         latest, prefix = self._latest, self._replaceable
-        self.records += len(pairs)
-        for key, value in pairs:
+        self.records += len(entries)
+        for start, number, value in entries:
+            key = key_of(start, number)
             if key is not None and prefix is not None and key.startswith(prefix):
                 latest[key] = value
             else:
                 self._replay_latest()
-                self._replay([(key, value)], -1)
+                self._replay([(start, number, value)], -1)
 
     def _replay_latest(self) -> None:
         if not self._latest:
             return
-        pairs: list[Pair] = list(self._latest.items())
+        entries: list[Entry] = [(key, None, value) for key, value in self._latest.items()]
         self._latest.clear()
-        if self._quick is not None:
-            pairs = self._quick.replay(pairs)
-        if pairs:
-            self._replay(pairs, -1)
+        self._replay(entries, -1)
 
     def _replay_other(self, batch: bytes, *, is_control: bool) -> None:
         """A marker, or a batch that does not check out."""
@@ -183,14 +194,15 @@ class ShardLoading(Generic[RecordT]):
             except Exception as error:
                 self._note_fault(error)
 
-    def _replay(self, pairs: list[Pair], producer_id: int) -> None:
+    def _replay(self, entries: list[Entry], producer_id: int) -> None:
         if self._quick is not None:
             self._quick.forget()
         decode, replay, done = self._decode, self._shard.replay, 0
-        while done < len(pairs):
+        while done < len(entries):
             try:
-                for key, value in pairs[done:] if done else pairs:
+                for start, number, value in entries[done:] if done else entries:
                     done += 1
+                    key = key_of(start, number)
                     record = None if key is None else decode(key, value)
                     if record is None:
                         self.skipped += 1

@@ -75,7 +75,7 @@ class CoordinatorKind(Generic[RecordT]):
     replaceable: bytes | None = None
     """Keys that begin so stand for themselves: of their records outside of transactions only the last one counts."""
     quick_replay: Callable[[Shard[RecordT]], QuickReplay] | None = None
-    """For loading those that are replaceable."""
+    """For loading: a way around the shard for most records. `replaceable` does not matter then."""
     metadata_changed: Callable[[Shard[RecordT], ImageDelta, int], Outcome[RecordT]] | None = None
     take_effects: Callable[[CoordinatorShard[RecordT]], Effects | None] | None = None
 

@@ -1,101 +1,122 @@
-"""Loading committed offsets by the million: from the bytes of a record to its packed form, without a record between.
+"""Loading committed offsets by the million: the value of a record is the packed form of its offset, as it is.
 
-Theory of operation. A load hands over the last value of each key (`coordinator_loading`). The first offset of a group
-and topic takes the ordinary way, through the shard, which makes the group and a place for its offsets. The others of
-that group and topic are put into that place as they come: a lookup by the bytes of the key, one unpacking, one packing.
-Whatever is not quite plain takes the ordinary way as well.
+Theory of operation. The first offset of a group and topic takes the ordinary way, through the shard, which makes the
+group and a place for its offsets. The others of that group and topic are put into that place as they come: a lookup by
+the bytes of the key, and nothing is decoded, if the value is what a store keeps as the long form (`committed_offset`).
+Records are looked at in pieces. Mostly all values of a piece are of that form and without metadata, which is seen of
+all at once; if not, each is looked at alone. Offsets of another form, and tombstones, go through the shard one by one.
 
-What an editor must keep true: a place is good only as long as nothing but plain offsets is replayed. `forget` is called
-before anything else is: a tombstone may remove a place, a transaction may hold offsets that a later one supersedes.
+What an editor must keep true:
+- A place is good as long as nothing but offsets outside of transactions is replayed, and those here. `forget` is called
+  before anything else is: a group may be removed, which the next offset makes anew, and a transaction may hold offsets
+  that a later one supersedes.
+- A tombstone may remove a place. So after each record that went through the shard its place is asked for again.
+- A place is remembered only while its group is there: a group may be gone and its offsets not, and a tombstone does not
+  make it anew as the next offset must.
+- What is not decoded here at once is left to the ordinary way, and so is a record on which the shard fails: it fails
+  there again, and is counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from struct import Struct
-from struct import error as StructError
+from collections.abc import Sequence
 from typing import Final
 
-from ottla.core.groups.committed_offset import pack_plain
-from ottla.core.groups.records import OffsetRecord
+from ottla.core.groups.committed_offset import are_long, is_long
 from ottla.core.groups.shard import GroupShard
 from ottla.model.ids import NO_PRODUCER_ID
-from ottla.runtime.offset_codec import decode_offset, plain_value_with_id
-from ottla.wire.record_pairs import Pair
+from ottla.runtime.offset_codec import decode_offset
+from ottla.wire.record_entries import Entry, key_of
 
-PARTITION_BYTES: Final = 4
+OFFSET_KEY: Final = b"\x00\x01"
+"""How the keys of offsets begin: with their type."""
 PLACES_MAX: Final = 100_000
-
-_unpack_value = Struct(">2sqicq19s").unpack
-"""As `plain_value_with_id`, with what is always the same in bytes, and the tagged id in one piece."""
-_unpack_int32 = Struct(">i").unpack_from
-_VERSION: Final = b"\x00\x04"
-_EMPTY: Final = b"\x01"
-_ID_TAG: Final = b"\x01\x00\x10"
-"""In front of a topic's id."""
+PIECE_MAX: Final = 1024
+ALIKE_MIN: Final = 8
+"""Fewer records than this are not looked at all at once."""
 
 
 class OffsetLoading:
     """The quick way into one shard."""
 
-    __slots__ = ("_numbers", "_places", "_shard", "_store")
+    __slots__ = ("_places", "_shard", "_store")
 
     def __init__(self, shard: GroupShard) -> None:
         self._shard = shard
         self._store = shard.state.offsets
-        self._places: dict[bytes, dict[int, bytes]] = {}
-        """By the key of an offset without its partition."""
-        self._numbers: dict[bytes, int] = {}
-        """By the tagged id of a topic."""
+        self._places: dict[bytes | None, dict[int, bytes]] = {}
+        """By the key of an offset without its partition, which is at least the type and two lengths: no key that is in
+        one piece is so long, so what is found has a partition."""
 
     def forget(self) -> None:
         """Something else is replayed next."""
         self._places.clear()
 
-    def replay(self, pairs: Iterable[Pair]) -> list[Pair]:
-        """Replay offsets outside of any transaction, each key once; returns those that take the ordinary way."""
-        places, numbers, rest, added = self._places, self._numbers, [], 0
-        size = plain_value_with_id.size
+    def replay(self, entries: Sequence[Entry], start: int) -> int:
+        """Replay offsets outside of any transaction from `start` on; returns where it came to one that it leaves."""
+        for at in range(start, len(entries), PIECE_MAX):
+            piece = entries[at : at + PIECE_MAX]
+            left = self._replay_alike(piece) if _are_alike(piece) else self._replay_piece(piece)
+            if left:
+                return at + len(piece) - left
+        return len(entries)
+
+    def _replay_alike(self, entries: Sequence[Entry]) -> int:
+        """Entries that could all be kept as they are. Returns how many are left, from one on that is left undone."""
+        places, added, rest = self._places, 0, iter(entries)
         try:
-            for pair in pairs:
-                key, value = pair
-                if key is None or value is None or len(value) != size:
-                    rest.append(pair)
-                    continue
-                partitions = places.get(key[:-PARTITION_BYTES])
-                if partitions is None:
-                    if not self._replay_first(key, value):
-                        rest.append(pair)
-                    continue
-                version, offset, epoch, no_metadata, timestamp, tagged_id = _unpack_value(value)
-                number = numbers.get(tagged_id)
-                if number is None or version != _VERSION or no_metadata != _EMPTY or offset < 0:
-                    rest.append(pair)
-                    continue
-                (partition,) = _unpack_int32(key, len(key) - PARTITION_BYTES)
-                if partition not in partitions:
-                    added += 1
-                partitions[partition] = pack_plain(offset, timestamp, epoch, number)
+            while True:
+                try:
+                    for names, partition, value in rest:
+                        partitions = places[names]
+                        if partition not in partitions:
+                            added += 1
+                        partitions[partition] = value  # type: ignore[index,assignment]
+                    return 0
+                except KeyError:
+                    if not self._replay_one(names, partition, value):
+                        return 1 + len(list(rest))
         finally:
             self._store.count += added
-        return rest
 
-    def _replay_first(self, key: bytes, value: bytes) -> bool:
+    def _replay_piece(self, entries: Sequence[Entry]) -> int:
+        """The same where each has to be looked at."""
+        places, rest = self._places, iter(entries)
+        for names, partition, value in rest:
+            if value is not None and is_long(value):
+                partitions = places.get(names)
+                if partitions is not None:
+                    if partition not in partitions:
+                        self._store.count += 1
+                    partitions[partition] = value  # type: ignore[index]
+                    continue
+            if not self._replay_one(names, partition, value):
+                return 1 + len(list(rest))
+        return 0
+
+    def _replay_one(self, names: bytes | None, partition: int | None, value: bytes | None) -> bool:
         """Replay an offset through the shard and remember where the next ones go; False if it is left undone."""
+        key = key_of(names, partition)
+        if key is None or not key.startswith(OFFSET_KEY):
+            return False
         try:
             record = decode_offset(key, value)
-        except (StructError, IndexError, UnicodeDecodeError):
+            if record is None:
+                return False
+            self._shard.replay(record, NO_PRODUCER_ID)
+        except Exception:
             return False
-        if record is None:
-            return False
-        self._shard.replay(record, NO_PRODUCER_ID)
-        self._remember(key, value, record)
+        partitions = self._store.place(record.group_id, record.topic)
+        if partitions is None or record.group_id not in self._shard.state.groups:
+            self._places.pop(names, None)
+        elif names in self._places or len(self._places) < PLACES_MAX:
+            self._places[names] = partitions
         return True
 
-    def _remember(self, key: bytes, value: bytes, record: OffsetRecord) -> None:
-        partitions = self._store.place(record.group_id, record.topic)
-        if partitions is not None and len(self._places) < PLACES_MAX:
-            self._places[key[:-PARTITION_BYTES]] = partitions
-            tagged_id = _ID_TAG + record.topic_id.bytes
-            if value.endswith(tagged_id):
-                self._numbers[tagged_id] = self._store.packed.number_of(record.topic_id)
+
+def _are_alike(entries: Sequence[Entry]) -> bool:
+    """Whether each has for a value an offset in the long form without metadata."""
+    if len(entries) < ALIKE_MIN:
+        return False
+    values = [value for _, _, value in entries if value is not None]
+    return len(values) == len(entries) and are_long(values)

@@ -106,10 +106,12 @@ class OffsetStore:
     def place(self, group_id: str, topic: str) -> dict[int, bytes] | None:
         """Where the packed offsets of a group and topic are, for those who put them there by themselves and count them.
 
-        Good while no transaction holds offsets, and as long as there is an offset in it: an empty one is thrown away.
-        None where there are none yet, and while a transaction holds offsets.
+        Good while no transaction holds offsets of the two, and as long as there is an offset in it: an empty one is
+        thrown away. None where there are none yet, and while a transaction holds some.
         """
-        return None if self._open else self._groups.get(group_id, {}).get(topic)
+        if topic in self.unstable(group_id):
+            return None
+        return self._groups.get(group_id, {}).get(topic)
 
     def replay(self, record: OffsetRecord, producer_id: int) -> None:
         """A record is in the log, outside of any transaction (-1) or in one of this producer."""

@@ -62,7 +62,7 @@ class RepeatedCommit:
     def replay(self, offset: int, leader_epoch: int, now_ms: int) -> None:
         """The offset is in the log. Its group is there: `decide` has just seen it."""
         place, partition = self._place, self._partition
-        packed = pack_plain(offset, now_ms, leader_epoch, self._number)
+        packed = pack_plain(offset, leader_epoch, now_ms, self._number)
         if partition in place and not self._unstable_groups:
             place[partition] = packed
         else:
