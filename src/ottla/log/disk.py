@@ -12,11 +12,13 @@ What survives a crash: the bytes of a file after its `sync`; the *name* of a new
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Final, Protocol, TypeAlias
 
 from ottla.model.errors import StorageError
@@ -24,6 +26,9 @@ from ottla.model.errors import StorageError
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 TEMPORARY_SUFFIX: Final = ".tmp"
+FALLOC_FL_KEEP_SIZE: Final = 1
+CANNOT_RESERVE: Final = (0, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What is no error of `reserve`: that it did it, and that nobody can."""
 
 
 class File(Protocol):
@@ -43,6 +48,12 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def truncate(self, size: int) -> None: ...
+
+    def reserve(self, size: int) -> None:
+        """Take room for `size` bytes, and stay as long as it is; what is not used `truncate` gives back.
+
+        Nothing happens where the file system knows no such thing.
+        """
 
     def sync(self) -> None:
         """Return when the bytes are on the medium. Blocks. After a failure the file must not be trusted again."""
@@ -144,6 +155,11 @@ class RealFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
+
+    def reserve(self, size: int) -> None:
+        error = _fallocate()(self._fd, FALLOC_FL_KEEP_SIZE, 0, size)
+        if error not in CANNOT_RESERVE:
+            raise OSError(error, os.strerror(error), self.path)
 
     def sync(self) -> None:
         os.fsync(self._fd)
@@ -258,3 +274,17 @@ class RealDisk:
     def total_bytes(self, path: str) -> int:
         usage = os.statvfs(path)
         return usage.f_blocks * usage.f_frsize
+
+
+@cache
+def _fallocate() -> Callable[[int, int, int, int], int]:
+    """Linux's fallocate(fd, mode, start, length), as a number of an error; Python has it only without the mode."""
+    import ctypes  # Few brokers need it.
+
+    library = ctypes.CDLL(None, use_errno=True)
+    try:
+        call = library.fallocate
+    except AttributeError:
+        return lambda fd, mode, start, length: errno.ENOSYS
+    call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    return lambda fd, mode, start, length: ctypes.get_errno() if call(fd, mode, start, length) else 0

@@ -11,8 +11,8 @@ marker nothing is stable, and a transaction stays unstable until its marker is b
 only be too low, so whoever wants the last stable offset asks `last_stable_offset` with the high watermark of now.
 
 What an editor must keep true: state depends on nothing but the batches up to `end_offset`, in their order. Live
-state, a replay of the log, and a snapshot followed by a replay must agree (but for what a snapshot leaves out: all
-but the last batch of each producer).
+state, a replay of the log, and a snapshot followed by a replay must agree (but for what one of Kafka's snapshots leaves
+out: all but the last batch of each producer).
 """
 
 from __future__ import annotations
@@ -117,13 +117,17 @@ class Producer:
             self.last_timestamp,
             self.coordinator_epoch,
             -1 if first_offset is None else first_offset,
+            tuple(self.batches),
         )
 
     @classmethod
     def from_snapshot(cls, entry: SnapshotEntry) -> Producer:
         producer = cls(entry.producer_id)
         producer.epoch = entry.epoch
-        if entry.last_offset >= 0:
+        if entry.batches:
+            for batch in entry.batches:
+                producer.remember(RememberedBatch(*batch))
+        elif entry.last_offset >= 0:
             last, delta = entry.last_sequence, entry.offset_delta
             base_sequence = (last - delta) & _SEQUENCE_MASK if last >= 0 else last
             producer.remember(

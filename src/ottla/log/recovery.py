@@ -115,6 +115,7 @@ def new_segment(
     """A segment with the settings of its topic."""
     segment = Segment(directory, base_offset, files, size=size, created_ms=now_ms)
     segment.set_index_config(config.index_interval_bytes, config.segment_index_bytes)
+    segment.reserved_bytes = config.segment_bytes if config.preallocate else 0
     return segment
 
 

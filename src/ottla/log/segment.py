@@ -88,6 +88,7 @@ class Segment:
         "index_interval_bytes",
         "last_offset_max",
         "log",
+        "reserved_bytes",
         "roll_timestamp",
         "sealed",
         "size",
@@ -111,6 +112,8 @@ class Segment:
         self.suffix = suffix
         self.size = size
         self.created_ms = created_ms
+        self.reserved_bytes = 0
+        """Room that is taken for the log's file until it is sealed."""
         self.sealed = False
         """Never appended to again."""
         self._version = 0
@@ -163,6 +166,8 @@ class Segment:
     def create(self) -> None:
         """Make the three files, empty. Nothing is synced."""
         self.log.create()
+        if self.reserved_bytes:
+            self.log.get().reserve(self.reserved_bytes)
         self._indexes = self._new_indexes(self.suffix)
         self._indexes.create()
 
@@ -245,6 +250,8 @@ class Segment:
         """Write what the indexes hold in memory. The segment may still be appended to if sealing it came to nothing."""
         if self._indexes is not None:
             self._indexes.write()
+        if self.reserved_bytes:
+            self.cut_back()
 
     def rest(self) -> None:
         """Let go of everything that can be loaded again; the segment is sealed."""
@@ -252,7 +259,7 @@ class Segment:
         self.tail = self._indexes = None
 
     def cut_back(self) -> None:
-        """Take away what a failed write left beyond `size`."""
+        """Take away what a failed write left beyond `size`, and what was reserved."""
         self.log.get().truncate(self.size)
 
     def truncate_to(self, offset: int) -> None:

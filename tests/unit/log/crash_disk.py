@@ -89,6 +89,11 @@ class MemoryFile:
         _resize(self._inode.data, size)
         self._inode.pending.append(size)
 
+    def reserve(self, size: int) -> None:
+        error = self._disk.fail_writes(size)
+        if error is not None:
+            raise error
+
     def sync(self) -> None:
         self._disk.before_sync()
         self._inode.durable = bytes(self._inode.data)

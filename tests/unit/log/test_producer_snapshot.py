@@ -11,7 +11,8 @@ from ottla.log.snapshot_files import SnapshotFiles
 from tests.unit.log.crash_disk import CrashDisk
 
 I16, I32, I64 = st.integers(-(2**15), 2**15 - 1), st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
-ENTRIES = st.builds(SnapshotEntry, I64, I16, I32, I64, I32, I64, I32, I64)
+BATCHES = st.lists(st.tuples(I32, I32, I64, I64, I64), max_size=5).map(tuple)
+ENTRIES = st.builds(SnapshotEntry, I64, I16, I32, I64, I32, I64, I32, I64, BATCHES)
 ENTRY = SnapshotEntry(7, 1, 89, 179, 2, 1_700_000_000_592, -1, -1)
 
 
@@ -27,9 +28,14 @@ def test_the_bytes_are_kafkas() -> None:
     )  # fmt: skip
 
 
+def test_what_is_no_batch_of_a_producer_is_not_believed() -> None:
+    with pytest.raises(CorruptSnapshotError):
+        decode(encode([ENTRY._replace(batches=((1, 2, 3, 4, 5),) * 6)]))
+
+
 @given(st.data())
 def test_a_damaged_snapshot_is_not_believed(data: st.DataObject) -> None:
-    whole = encode([ENTRY, ENTRY._replace(producer_id=8)])
+    whole = encode([ENTRY, ENTRY._replace(producer_id=8, batches=((80, 86, 170, 176, 5),))])
     cut = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(CorruptSnapshotError):
         decode(whole[:cut])

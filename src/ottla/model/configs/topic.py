@@ -67,7 +67,7 @@ _KEYS: Final[tuple[ConfigDefinition, ...]] = (
     effective("ottla.record.validation", STRING, "header", "What is checked of a produced batch: its `header` and "
         "checksum, or in `full` every record in it as well.",
         one_of("header", "full"), synonyms=("ottla.record.validation",)),
-    accepted("preallocate", BOOLEAN, False, "Allocate the whole file when a segment is created.",
+    effective("preallocate", BOOLEAN, False, "Take the room of a whole segment when it is begun.",
         synonyms=("log.preallocate",)),
     accepted("remote.log.copy.disable", BOOLEAN, False, "Upload no more segments; what is remote stays readable."),
     accepted("remote.log.delete.on.disable", BOOLEAN, False,
