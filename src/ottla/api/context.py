@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.runtime.partitions import PartitionTable
     from ottla.runtime.producer_ids import ProducerIds
     from ottla.runtime.quorum import QuorumMember
+    from ottla.runtime.remembered_fetches import RememberedFetch
     from ottla.runtime.telemetry import Telemetry
     from ottla.runtime.transaction_coordinators import TransactionCoordinators
     from ottla.runtime.world import World
@@ -42,6 +43,12 @@ class Caller(Protocol):
 
     @property
     def principal(self) -> str: ...
+
+
+class Rememberer(Protocol):
+    """A connection, as far as it keeps something from one request to the next."""
+
+    remembered_fetch: RememberedFetch | None
 
 
 class EnvelopeDispatch(Protocol):
@@ -96,3 +103,5 @@ class RequestContext(msgspec.Struct, gc=False):
     peer_host: str
     listener: str
     principal: str = "User:ANONYMOUS"
+    connection: Rememberer | None = None
+    """None where a request does not come by a connection of its own."""

@@ -13,8 +13,9 @@ broker leads, the answer says which (version 12), and where it is (16).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.api import fetch_metadata
 from ottla.api.cluster_view import leader_endpoints
@@ -24,6 +25,7 @@ from ottla.model.errors import ErrorCode
 from ottla.runtime.fetch_sessions import SESSION_EPOCH_FINAL, SESSION_EPOCH_INITIAL, SESSION_ID_NONE, FetchSession
 from ottla.runtime.fetching import FetchLimits, fetch_limits
 from ottla.runtime.quorum_requests import is_metadata_fetch
+from ottla.runtime.remembered_fetches import RememberedFetch
 from ottla.wire import fetch as codec
 from ottla.wire.fetch_types import NODE_ENDPOINTS_SINCE, RACK_SINCE, FetchRequest, PartitionData
 from ottla.wire.fields import TopicKey
@@ -31,6 +33,12 @@ from ottla.wire.fields import TopicKey
 if TYPE_CHECKING:
     from ottla.api.context import RequestContext
 
+REMEMBERED_BYTES_MIN: Final = 512
+"""A request from here on, of some 16 partitions, is worth remembering: others are served at once where they can be."""
+Complete: TypeAlias = Callable[
+    [list[tuple[TopicKey, list[PartitionData]]]], Sequence[tuple[TopicKey, Sequence[codec.Row]]]
+]
+"""Makes an answer of what has changed."""
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
@@ -43,6 +51,14 @@ def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | De
         return fetch_metadata.handle(ctx, request)
     bytes_max = min(bytes_max, ctx.services.config.fetch_max_bytes)
     if epoch == SESSION_EPOCH_FINAL and session_id == SESSION_ID_NONE and not rack_id:
+        if (
+            len(frame) - position >= REMEMBERED_BYTES_MIN
+            and replica_id < 0
+            and (remembered := _remembered(ctx, request))
+        ):
+            order = remembered.take(topics)
+            limits = fetch_limits((wait_ms, bytes_min, bytes_max, isolation, True))
+            return _fetch(ctx, remembered.session, limits, partial(remembered.complete, order))
         found = ctx.services.fetches.fetch_at_once(request, bytes_max)
         if found is not None:
             return _encoded(ctx, ErrorCode.NONE, SESSION_ID_NONE, found)
@@ -57,12 +73,15 @@ def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | De
     return _fetch(ctx, session, fetch_limits((wait_ms, bytes_min, bytes_max, isolation, not is_full)))
 
 
-def _fetch(ctx: RequestContext, session: FetchSession, limits: FetchLimits) -> Chunks | Deferred:
+def _fetch(
+    ctx: RequestContext, session: FetchSession, limits: FetchLimits, complete: Complete | None = None
+) -> Chunks | Deferred:
     answers: list[Chunks] = []
     deferred: Deferred | None = None
 
-    def answer(topics: list[tuple[TopicKey, list[PartitionData]]]) -> None:
-        chunks = _encoded(ctx, ErrorCode.NONE, session.id, topics, with_endpoints=True)
+    def answer(found: list[tuple[TopicKey, list[PartitionData]]]) -> None:
+        topics = found if complete is None else complete(found)
+        chunks = _encoded(ctx, ErrorCode.NONE, session.id, topics, found)
         if deferred is None:
             answers.append(chunks)
         else:
@@ -73,6 +92,26 @@ def _fetch(ctx: RequestContext, session: FetchSession, limits: FetchLimits) -> C
         return answers[0]
     deferred = Deferred(cancel)
     return deferred
+
+
+def _remembered(ctx: RequestContext, request: FetchRequest) -> RememberedFetch | None:
+    """What the connection remembers of its last fetch, if that helps with this one."""
+    connection, total = ctx.connection, ctx.services.fetches.remembered
+    if connection is None:
+        return None
+    remembered = connection.remembered_fetch
+    if remembered is not None:
+        if remembered.fits(ctx.api_version, request.isolation_level):
+            return remembered
+        if remembered.session.waiting is not None:
+            return None
+        remembered.close()
+        connection.remembered_fetch = None
+    if total.partitions >= total.partitions_max:
+        return None
+    remembered = connection.remembered_fetch = RememberedFetch(total, ctx.api_version, request.isolation_level)
+    _take_reader(ctx, request, remembered.session)
+    return remembered
 
 
 def _session(ctx: RequestContext, request: FetchRequest) -> FetchSession | ErrorCode:
@@ -129,13 +168,13 @@ def _encoded(
     ctx: RequestContext,
     error: ErrorCode,
     session_id: int,
-    topics: list[tuple[TopicKey, list[PartitionData]]],
-    *,
-    with_endpoints: bool = False,
+    topics: Sequence[tuple[TopicKey, Sequence[codec.Row]]],
+    found: Sequence[tuple[TopicKey, Sequence[PartitionData]]] = (),
 ) -> Chunks:
+    """The answer; where `found` says that others lead, with their addresses."""
     version = ctx.api_version
-    if with_endpoints and version >= NODE_ENDPOINTS_SINCE:
-        leaders = [data.current_leader for _, rows in topics for data in rows if data.current_leader is not None]
+    if found and version >= NODE_ENDPOINTS_SINCE:
+        leaders = [data.current_leader for _, rows in found for data in rows if data.current_leader is not None]
         if leaders:
             endpoints = leader_endpoints(ctx.services.image, ctx.listener, leaders)
             return codec.encode_response(version, ctx.correlation_id, error, session_id, topics, 0, endpoints)

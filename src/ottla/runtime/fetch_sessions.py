@@ -4,7 +4,8 @@ Theory of operation. A session remembers what its consumer fetches. Each remembe
 append marks it dirty. A fetch looks at dirty partitions only, so an idle poll looks at nothing. A partition leaves the
 dirty set when it was looked at and had neither data nor news, and it stays while it has data at the remembered offset.
 
-A fetch without a session is a session that lives for one request. It watches its partitions only while it waits.
+A fetch without a session is a session that lives for one request. It watches its partitions only while it waits. A
+connection that sends nothing but those may keep one for itself (`remembered_fetches`): that one lasts without an id.
 
 A follower's session is the same, with the log end in the place of the high watermark: an append makes its partition
 dirty and wakes its fetch; that the high watermark moved makes it dirty too, and is told with the next answer there is,
@@ -140,13 +141,14 @@ class FetchedPartition:
 
 
 class FetchSession:
-    """What one consumer or follower fetches. `id` 0 means that it lives for one request."""
+    """What one consumer or follower fetches. One that lasts is there for more than one request."""
 
     __slots__ = (
         "dirty",
         "epoch",
         "id",
         "is_eager",
+        "lasts",
         "partitions",
         "rack",
         "reads_followers",
@@ -158,8 +160,10 @@ class FetchSession:
         "waiting",
     )
 
-    def __init__(self, session_id: int = SESSION_ID_NONE) -> None:
+    def __init__(self, session_id: int = SESSION_ID_NONE, *, lasts: bool = False) -> None:
         self.id = session_id
+        """0 if the client knows of none."""
+        self.lasts = lasts or session_id != SESSION_ID_NONE
         self.epoch = SESSION_EPOCH_INITIAL
         self.partitions: dict[tuple[TopicKey, int], FetchedPartition] = {}
         self.dirty: dict[FetchedPartition, None] = {}

@@ -33,6 +33,7 @@ from ottla.model.chunks import FileSlice
 from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, OttlaError, StorageError
 from ottla.runtime.fetch_sessions import FetchedPartition, FetchSession, TopicKey
 from ottla.runtime.follower_reading import closest_replica, divergence, expects_more, follower_data, has_something
+from ottla.runtime.remembered_fetches import RememberedFetches
 from ottla.wire.fetch_types import FetchRequest, PartitionData, partition_data
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class WaitingFetch:
         self._timer: asyncio.TimerHandle | None = None
         self._holding: asyncio.TimerHandle | None = None
         """Ends that the answer is held back for producers that are expected."""
-        if session.id:
+        if session.lasts:
             if session.timer is None or self.deadline < session.timer_at:
                 fetches.watch_time(session, self.deadline)
         else:
@@ -227,13 +228,14 @@ class Collected:
 class Fetches:
     """All fetches of a broker."""
 
-    __slots__ = ("_drain_scheduled", "_table", "_woken", "loop")
+    __slots__ = ("_drain_scheduled", "_table", "_woken", "loop", "remembered")
 
     def __init__(self, table: PartitionTable, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._table = table
         self._woken: list[WaitingFetch] = []
         self._drain_scheduled = False
+        self.remembered = RememberedFetches()
 
     def fetch(self, session: FetchSession, limits: FetchLimits, answer: Answer) -> Callable[[], None] | None:
         """Answer now, or wait and return how to cancel the wait."""
@@ -267,7 +269,9 @@ class Fetches:
             for index, leader_epoch, offset, fetched_epoch, _, max_bytes in asked:
                 partition = self._table.leading_or_none(key, index)
                 log = None if partition is None else partition.log_or_none
-                if partition is None or log is None or leader_epoch >= 0 or fetched_epoch >= 0:
+                if partition is None or log is None or fetched_epoch >= 0:
+                    return None
+                if leader_epoch != partition.leader_epoch and leader_epoch >= 0:
                     return None
                 high_watermark, start = partition.high_watermark, log.log_start_offset
                 limit = stable = high_watermark
@@ -336,7 +340,7 @@ class Fetches:
     def release(self, session: FetchSession) -> None:
         """The fetch is over; a session that lives for one request stops watching."""
         waited, session.waiting = session.waiting is not None, None
-        if waited and not session.id:
+        if waited and not session.lasts:
             for fetched in session.partitions.values():
                 fetched.unwatch()
 
@@ -352,7 +356,7 @@ class Fetches:
             if partition is None:
                 find = self._table.hosted if fetched.session.reads_followers else self._table.leader
                 partition = fetched.partition = find(fetched.topic, fetched.index)
-                if fetched.session.id:
+                if fetched.session.lasts:
                     fetched.watch()
             if fetched.session.replica_id >= 0:
                 now_ms = self._table.neighbours.now_ms()

@@ -27,6 +27,7 @@ from typing import Final
 from ottla.api.deferred import Deferred
 from ottla.model.chunks import Chunks, FileSlice
 from ottla.model.limits import IN_FLIGHT_REQUESTS_MAX, OUTPUT_BYTES_PAUSE
+from ottla.runtime.remembered_fetches import RememberedFetch
 from ottla.server.dispatch import Dispatch
 from ottla.server.output import JOINED_BYTES_MAX, FileEndedError, Flush, Output
 from ottla.server.platform import read_through
@@ -65,6 +66,7 @@ class Answering(ABC):
         "host",
         "listener",
         "principal",
+        "remembered_fetch",
         "taken",
     )
 
@@ -73,6 +75,7 @@ class Answering(ABC):
         self.listener = listener
         self.principal = "User:ANONYMOUS"
         self.active_tick = 0
+        self.remembered_fetch: RememberedFetch | None = None
         self.taken = 0
         self._fd = transport.fileno()
         self._send = transport.send

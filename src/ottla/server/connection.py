@@ -6,10 +6,7 @@ dispatched where they lie, and what is left is kept (see `receive`). What become
 A turn is short: one receive, a bounded number of frames, a bounded number of bytes out. Frames of a client that is owed
 too much, and that were received already, wait in `_backlog`.
 
-A short Produce request may be taken instead of dispatched: it is served together with others when the turn ends
-(`api.produce_turn`). Longer ones that came together are served together, for the same reason (`api.produce_ahead`).
-Whatever else comes on a connection has to wait until what was taken from it is settled, and while
-an older answer is owed nothing is taken: so requests are served in their order.
+Which frames of a receive are served one by one and which together is told in `frame_serving`.
 
 Two ways to the end. `_fail` and `refuse` may be called from anywhere, also from inside somebody else's request whose
 answer to this client failed; so they only mark the connection, and `close` runs as a callback of its own. `drain`
@@ -23,19 +20,16 @@ What an editor must keep true:
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import Struct
 from typing import Final
 
 import structlog
 
 from ottla.api.deferred import Deferred
-from ottla.api.produce_ahead import ProduceGroup
-from ottla.api.produce_turn import TAKEN_BYTES_MAX
 from ottla.model.errors import OttlaError
-from ottla.model.limits import REQUEST_HEADER_BYTES_MIN
 from ottla.server.answering import Answering
 from ottla.server.dispatch import Dispatch as Dispatch
-from ottla.server.receive import LARGE_REST_BYTES, LENGTH_BYTES, RECEIVE_TURN_BYTES, LargeFrame
+from ottla.server.frame_serving import FrameServing
+from ottla.server.receive import LARGE_REST_BYTES, RECEIVE_TURN_BYTES, LargeFrame
 from ottla.server.refusals import recognise
 from ottla.server.share import LoopShare
 from ottla.server.transport import Transport
@@ -43,19 +37,15 @@ from ottla.wire.produce_shape import RequestShape
 
 SHORT_REQUEST_BYTES_MAX: Final = 1024
 """Who sends this little at a time waits for each answer, and the next request is close."""
-FRAMES_PER_TURN_MAX: Final = 32
-"""Requests of one client before the others have their turn."""
 LARGE_TURN_BYTES_MAX: Final = 1 << 20
 """Received of a large frame before the others have their turn."""
 DISCARDS_MAX: Final = 16
 """Receives of input that nobody will look at, before a connection is closed regardless."""
 
-_length_at: Final = Struct(">i").unpack_from
-
 log = structlog.get_logger("ottla.server")
 
 
-class Connection(Answering):
+class Connection(Answering, FrameServing):
     """A client's connection, from its acceptance to its close."""
 
     __slots__ = (
@@ -126,6 +116,8 @@ class Connection(Answering):
             if count:
                 share.metrics.bytes_in += count
                 self._take_frames(view, kept + count)
+                if self._corked or self._output.pending:
+                    self._uncork()
                 if count <= SHORT_REQUEST_BYTES_MAX and self._answered_shortly:
                     self._answered_shortly = False
                     if not share.attention.touched:
@@ -143,80 +135,12 @@ class Connection(Answering):
         self._backlog = None
         try:
             self._take_frames(backlog, len(backlog))
+            if self._corked or self._output.pending:
+                self._uncork()
         except Exception as error:
             self._broken(error)
 
-    def _take_frames(self, view: memoryview, end: int) -> None:
-        """Dispatch the frames that lie in the first `end` bytes, and keep the rest."""
-        start = stop = 0
-        frames_left = FRAMES_PER_TURN_MAX
-        bytes_max = self._share.request_bytes_max
-        while end - start >= LENGTH_BYTES:
-            (length,) = _length_at(view, start)
-            if not REQUEST_HEADER_BYTES_MIN <= length <= bytes_max:
-                self._refuse_length(length, bytes(view[start : start + LENGTH_BYTES]))
-                return
-            stop = start + LENGTH_BYTES + length
-            if stop > end:
-                break
-            if not frames_left or self._paused:
-                self._postpone(view[start:end])
-                start = end
-                break
-            frames_left -= 1
-            if (
-                length <= TAKEN_BYTES_MAX
-                and not view[start + 5]
-                and not view[start + 4]
-                and not self._owed
-                and self._share.turn.produce.take(self, view, start + LENGTH_BYTES, stop)
-            ):
-                start = stop
-                continue
-            if self.taken:
-                self._share.turn.produce.settle()
-            self._corked = end - stop > LENGTH_BYTES
-            if self._corked and length > TAKEN_BYTES_MAX and not view[start + 5] and not view[start + 4]:
-                frames = produce_frames(view, start, end, frames_left + 1, bytes_max)
-                frames_left -= len(frames) - 1
-                stop = start + sum(map(len, frames)) + LENGTH_BYTES * len(frames)
-                self._serve_together(frames)
-            else:
-                self._serve(view[start + LENGTH_BYTES : stop])
-            start = stop
-            if not self._alive:
-                return
-        if start < end or self._kept:
-            self._keep(view[start:end], stop - start)
-        if self._corked or self._output.pending:
-            self._uncork()
-
-    def _serve(self, frame: memoryview) -> None:
-        answer = self._dispatch(self, frame)
-        if answer:
-            self._take_answer(answer)
-
-    def _serve_together(self, frames: list[memoryview]) -> None:
-        """Serve Produce requests whose batches may be written together, whatever is owed for them."""
-        if len(frames) == 1:
-            self._serve(frames[0])
-            return
-        self._corked = True
-        group = ProduceGroup(self._share.services, self, frames)
-        try:
-            for number, frame in enumerate(frames):
-                answer = group.answer(number)
-                if answer is None:
-                    self._serve(frame)
-                else:
-                    self._take_answer(answer)
-                if not self._alive:
-                    return
-        finally:
-            group.close()
-
     def _postpone(self, frames: memoryview) -> None:
-        """Go on with these in another turn, out of the way of the next client's input."""
         shared = self._share.buffers.view
         self._backlog = memoryview(bytearray(frames)) if frames.obj is shared.obj else frames
         if not self._paused:
@@ -316,6 +240,7 @@ class Connection(Answering):
         for answer in owed or ():
             if isinstance(answer, Deferred):
                 answer.cancel()
+        self._forget()
         self._on_close(self)
 
     def _fail(self) -> None:
@@ -341,17 +266,3 @@ class Connection(Answering):
         except OSError:
             pass
         self.close()
-
-
-def produce_frames(view: memoryview, start: int, end: int, count_max: int, bytes_max: int) -> list[memoryview]:
-    """The whole frames from `start` on, as far as they are Produce requests that may be served."""
-    frames: list[memoryview] = []
-    while len(frames) < count_max and end - start >= LENGTH_BYTES + 2:
-        (length,) = _length_at(view, start)
-        stop = start + LENGTH_BYTES + length
-        is_produce = not view[start + 5] and not view[start + 4]
-        if not (REQUEST_HEADER_BYTES_MIN <= length <= bytes_max and stop <= end and is_produce):
-            break
-        frames.append(view[start + LENGTH_BYTES : stop])
-        start = stop
-    return frames

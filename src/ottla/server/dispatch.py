@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 import structlog
 
-from ottla.api.context import Caller, RequestContext, Services
+from ottla.api.context import Caller, Rememberer, RequestContext, Services
 from ottla.api.deferred import Deferred
 from ottla.model.chunks import Chunks
 from ottla.model.errors import ApiError, ErrorCode, MalformedMessageError
@@ -35,6 +35,7 @@ from ottla.wire.schema import Message, decode
 if TYPE_CHECKING:
     from ottla.api.entry import Api, Handler, HotHandler
     from ottla.runtime.controller_channel import ControllerChannel
+    from ottla.runtime.remembered_fetches import RememberedFetch
 
 DECODE_INLINE_BYTES_MAX: Final = 64 * 1024
 """A longer request is decoded in a thread."""
@@ -44,7 +45,7 @@ _NOT_SERVED: Final = (None, 0, -1, None)
 log = structlog.get_logger("ottla.server")
 
 
-class Peer(Caller, Protocol):
+class Peer(Caller, Rememberer, Protocol):
     """Who asks, as far as dispatching needs to know."""
 
     def refuse(self, reason: str) -> None:
@@ -57,13 +58,14 @@ Dispatch: TypeAlias = Callable[[Peer, memoryview], Chunks | Deferred | None]
 class EnvelopedPeer:
     """A client of another node, whose request came in an envelope. It cannot be hung up on; `refused` says why."""
 
-    __slots__ = ("host", "listener", "principal", "refused")
+    __slots__ = ("host", "listener", "principal", "refused", "remembered_fetch")
 
     def __init__(self, host: str, listener: str, principal: str) -> None:
         self.host = host
         self.listener = listener
         self.principal = principal
         self.refused: str | None = None
+        self.remembered_fetch: RememberedFetch | None = None
 
     def refuse(self, reason: str) -> None:
         self.refused = reason
@@ -96,7 +98,7 @@ class Dispatcher:
                 return self._unsupported(api, header, peer)
             self._metrics.requests[key] += 1
             context = RequestContext(
-                self._services, key, version, correlation_id, client_id, peer.host, peer.listener, peer.principal
+                self._services, key, version, correlation_id, client_id, peer.host, peer.listener, peer.principal, peer
             )
             if hot is None:
                 return self._serve(api, context, frame, position, peer)

@@ -110,6 +110,8 @@ _NO_RECORDS: Final = b"\x01"
 _NO_RECORDS_CLASSIC: Final = b"\x00\x00\x00\x00"
 
 _Parts: TypeAlias = list[bytes | bytearray | memoryview]
+Row: TypeAlias = PartitionData | bytes
+"""The answer for a partition, or what `encode_quiet` has made of it."""
 
 _new_partition: Callable[[tuple[int, ...]], FetchPartition] = partial(tuple.__new__, FetchPartition)
 _new_request: Callable[[tuple[object, ...]], FetchRequest] = partial(tuple.__new__, FetchRequest)
@@ -296,7 +298,7 @@ def encode_response(
     correlation_id: int,
     error_code: int,
     session_id: int,
-    topics: Sequence[tuple[TopicKey, Sequence[PartitionData]]],
+    topics: Sequence[tuple[TopicKey, Sequence[Row]]],
     throttle_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> Chunks:
@@ -327,11 +329,13 @@ def _encode_one_slice(
     correlation_id: int,
     error_code: int,
     session_id: int,
-    topic: tuple[TopicKey, Sequence[PartitionData]],
+    topic: tuple[TopicKey, Sequence[Row]],
     throttle_ms: int,
 ) -> Chunks | None:
     """An answer with a slice of one file, as most are; None if there is more to say about the partition."""
     key, (row,) = topic
+    if isinstance(row, bytes):
+        return None
     index, code, high_watermark, stable_offset, start_offset, aborted, preferred, records, *rare = row
     if (
         not isinstance(records, FileSlice)
@@ -348,17 +352,19 @@ def _encode_one_slice(
     return [start + unsigned(records.length + 1), records, _ONE_SLICE_END]
 
 
-def _encode_flexible(
-    parts: _Parts, topics: Sequence[tuple[TopicKey, Sequence[PartitionData]]], chunks: Chunks
-) -> _Parts:
+def _encode_flexible(parts: _Parts, topics: Sequence[tuple[TopicKey, Sequence[Row]]], chunks: Chunks) -> _Parts:
     """Add the topics to the parts; what lies before a slice of a file moves to the chunks. Returns what is left."""
     for topic, partitions in topics:
         parts.append(encode_topic(topic, True))
         parts.append(unsigned(len(partitions) + 1))
-        for (
-            index, error_code, high_watermark, stable_offset, start_offset, aborted, preferred, records,
-            diverging, leader, snapshot,
-        ) in partitions:  # fmt: skip
+        for data in partitions:
+            if isinstance(data, bytes):
+                parts.append(data)
+                continue
+            (
+                index, error_code, high_watermark, stable_offset, start_offset, aborted, preferred, records,
+                diverging, leader, snapshot,
+            ) = data  # fmt: skip
             if not aborted:
                 count = 0 if aborted is None else 1  # One more than there are, and 0 for null.
                 parts.append(
@@ -388,21 +394,18 @@ def _encode_flexible(
 
 
 def _encode_classic(
-    version: int, parts: _Parts, topics: Sequence[tuple[TopicKey, Sequence[PartitionData]]], chunks: Chunks
+    version: int, parts: _Parts, topics: Sequence[tuple[TopicKey, Sequence[Row]]], chunks: Chunks
 ) -> _Parts:
     """`_encode_flexible` in the classic dialect."""
     for topic, partitions in topics:
         parts.append(encode_topic(topic, False))
         parts.append(_pack_i32(len(partitions)))
         for data in partitions:
-            index, error_code, high_watermark, stable_offset, start_offset, aborted, preferred, records, *_ = data
-            if version >= LOG_START_OFFSET_SINCE:
-                parts.append(_pack_partition_v5(index, error_code, high_watermark, stable_offset, start_offset))
-            else:
-                parts.append(_pack_partition_v4(index, error_code, high_watermark, stable_offset))
-            parts.append(_encode_aborted(aborted, False))
-            if version >= RACK_SINCE:
-                parts.append(_pack_i32(preferred))
+            if isinstance(data, bytes):
+                parts.append(data)
+                continue
+            parts.append(_classic_start(version, data))
+            records = data.records
             if not records:
                 parts.append(_NO_RECORDS_CLASSIC)
             elif isinstance(records, FileSlice):
@@ -415,6 +418,26 @@ def _encode_classic(
                 parts.append(_pack_i32(len(records)))
                 parts.append(records)
     return parts
+
+
+def _classic_start(version: int, data: PartitionData) -> bytes:
+    """What stands before a partition's records."""
+    index, error_code, high_watermark, stable_offset, start_offset, aborted, preferred, *_ = data
+    if version >= LOG_START_OFFSET_SINCE:
+        start = _pack_partition_v5(index, error_code, high_watermark, stable_offset, start_offset)
+    else:
+        start = _pack_partition_v4(index, error_code, high_watermark, stable_offset)
+    start += _encode_aborted(aborted, False)
+    return start + _pack_i32(preferred) if version >= RACK_SINCE else start
+
+
+def encode_quiet(version: int, data: PartitionData) -> bytes:
+    """What an answer says of a partition without records, to stand among the rows of `encode_response`."""
+    aborted = None if data.aborted is None else ()
+    quiet = PartitionData(data.index, 0, *data[2:5], aborted)
+    if version < FLEXIBLE_SINCE:
+        return _classic_start(version, quiet) + _NO_RECORDS_CLASSIC
+    return _pack_partition(*quiet[:5], 0 if aborted is None else 1, -1) + _NO_RECORDS + NO_TAGS
 
 
 def _encode_aborted(aborted: Sequence[tuple[int, int]] | None, flexible: bool) -> bytes:

@@ -105,6 +105,19 @@ class PartitionData(NamedTuple):
     current_leader: CurrentLeader | None = None
     snapshot_id: SnapshotId | None = None
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether there is nothing to say but where the log begins and ends."""
+        return (
+            self.records is None
+            and not self.error_code
+            and not self.aborted
+            and self.preferred_read_replica < 0
+            and self.diverging_epoch is None
+            and self.current_leader is None
+            and self.snapshot_id is None
+        )
+
 
 partition_data: Final[Callable[[tuple[object, ...]], PartitionData]] = partial(tuple.__new__, PartitionData)
 """What calling the class with every field does, without a Python frame."""

@@ -7,11 +7,12 @@ import asyncio
 from ottla.api import fetch
 from ottla.api.context import Services
 from ottla.api.deferred import Deferred
-from ottla.model.chunks import FileSlice
+from ottla.model.chunks import Chunks
 from ottla.model.errors import ErrorCode
 from ottla.wire.fetch_client import FetchResponse, encode_request, parse_response
 from ottla.wire.fetch_types import FetchPartition, FetchRequest
 from ottla.wire.fields import TopicKey
+from tests.unit.api.fetch_services import joined
 from tests.unit.api.replica_services import CLUSTER_ID, context, services
 from tests.unit.runtime.hosted import run
 from tests.unit.runtime.replicas import TOPIC_ID, Cluster
@@ -41,9 +42,8 @@ def ask(
     return answer if isinstance(answer, Deferred) else parsed(answer)
 
 
-def parsed(chunks: list[bytes | bytearray | memoryview | FileSlice]) -> FetchResponse:
-    parts = [c.file.pread(c.length, c.position) if isinstance(c, FileSlice) else bytes(c) for c in chunks]
-    return parse_response(memoryview(b"".join(parts)), HEADER_BYTES, VERSION)
+def parsed(chunks: Chunks) -> FetchResponse:
+    return parse_response(joined(chunks), HEADER_BYTES, VERSION)
 
 
 def answered(answer: FetchResponse | Deferred) -> FetchResponse:

@@ -19,8 +19,9 @@ from ottla.api.table import APIS
 from ottla.model.chunks import Chunks
 from ottla.model.configs.resolve import TopicConfig
 from ottla.server.answering import OLDER_ANSWERS_MIN
-from ottla.server.connection import FRAMES_PER_TURN_MAX, Connection
+from ottla.server.connection import Connection
 from ottla.server.dispatch import Dispatcher, Peer
+from ottla.server.frame_serving import FRAMES_PER_TURN_MAX
 from ottla.server.transport import Transport
 from ottla.wire.headers import request_header
 from ottla.wire.produce_client import encode_request, parse_response

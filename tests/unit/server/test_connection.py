@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -12,8 +14,9 @@ from structlog.testing import capture_logs
 from ottla.api.deferred import Deferred
 from ottla.model.chunks import Chunks
 from ottla.model.limits import IN_FLIGHT_REQUESTS_MAX, OUTPUT_BYTES_PAUSE
-from ottla.server.connection import FRAMES_PER_TURN_MAX
+from ottla.runtime.remembered_fetches import RememberedFetch
 from ottla.server.dispatch import Peer
+from ottla.server.frame_serving import FRAMES_PER_TURN_MAX
 from ottla.server.receive import LARGE_REST_BYTES, RECEIVE_TURN_BYTES
 from ottla.server.share import ConnectionLimits
 from tests.unit.server.conftest import Run
@@ -384,5 +387,24 @@ def test_a_completion_may_come_from_another_clients_request(run: Run, serve: Ser
             assert await producer.answer() == numbered(2)
             assert await consumer.answer() == b"news" * 100_000
             await until(lambda: len(server.listener.connections) == 2)
+
+    run(main)
+
+
+def test_what_a_connection_remembers_goes_with_it(run: Run, serve: Serve) -> None:
+    async def main() -> None:
+        closed: list[bool] = []
+
+        def dispatch(peer: Peer, request: memoryview) -> Chunks:
+            remembered = SimpleNamespace(close=lambda: closed.append(True))
+            peer.remembered_fetch = cast(RememberedFetch, remembered)
+            return [bytes(request)]
+
+        async with serve(dispatch) as server:
+            async with await server.connect() as client:
+                await client.ask(numbered(0))
+                assert await client.answer() == numbered(0)
+                assert not closed
+            await until(lambda: closed == [True])
 
     run(main)
