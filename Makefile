@@ -5,8 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# A found name is not enough: version managers leave names on the path behind which there is no Python.
-FIND_PYTHON = for name in python3.13 python3.12 python3.11 python3; do \
+# A found name is not enough: version managers leave names on the path behind which there is no Python. The system's own
+# comes first: distributions optimise theirs by profile, and what a version manager compiles mostly is not.
+FIND_PYTHON = for name in /usr/bin/python3.13 python3.13 /usr/bin/python3.12 python3.12 /usr/bin/python3.11 python3.11 python3; do \
 	"$$name" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo "$$name"; exit; }; done
 PYTHON ?= $(shell $(FIND_PYTHON))
 

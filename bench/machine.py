@@ -10,6 +10,7 @@ from pathlib import Path
 import ottla
 from bench.errors import NotMeasured
 from bench.tools import java_version
+from ottla.cli.doctor_machine import how_compiled
 
 
 def describe() -> dict[str, str]:
@@ -21,7 +22,7 @@ def describe() -> dict[str, str]:
         "memory": f"{memory_kb / 1e6:.0f} GB",
         "system": f"{distribution}, Linux {platform.release()}",
         "virtual machine": "yes" if "hypervisor" in first(r"flags\s*:\s*(.+)", "/proc/cpuinfo") else "no",
-        "Python": f"{platform.python_version()} ({platform.python_implementation()})",
+        "Python": f"{platform.python_version()} ({platform.python_implementation()}, {how_compiled()})",
         "Java": java(),
         "Ottla": ottla.__version__,
     }

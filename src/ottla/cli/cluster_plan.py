@@ -6,7 +6,6 @@ them vote. Later starts read it: a cluster may be given more brokers, and never 
 
 from __future__ import annotations
 
-import base64
 import os
 import socket
 import uuid
@@ -16,7 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from ottla.cli.failures import UsageError
+from ottla.cli.free_ports import free_ports
 from ottla.model.configs.properties import parse_properties
+from ottla.model.ids import uuid_to_base64
 
 FILE_NAME: Final = "cluster.properties"
 BROKERS_MAX: Final = 64
@@ -59,10 +60,9 @@ class Membership:
 
 def new_cluster_id() -> str:
     """A random id, in the form that Kafka gives them; never one that begins with a dash, which looks like an option."""
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):
-            return text
+    while (text := uuid_to_base64(uuid.uuid4())).startswith("-"):
+        pass
+    return text
 
 
 def plan_cluster(
@@ -169,14 +169,7 @@ def _ports(first: int, count: int) -> list[int]:
         if first + count - 1 > 65535:
             raise UsageError(f"--port {first}: {count} brokers need ports up to {first + count - 1}")
         return list(range(first, first + count))
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    return free_ports(count)
 
 
 def _shown(host: str) -> str:

@@ -1,11 +1,14 @@
-"""What `ottla doctor` looks at on this machine: the data directory, the disk, limits."""
+"""What `ottla doctor` looks at on this machine: the data directory, the disk, limits, Python itself."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import platform
 import resource
 import shutil
+import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -17,6 +20,9 @@ OPEN_FILES_WANTED: Final = 10_000
 FREE_BYTES_LOW: Final = 2 << 30
 FREE_BYTES_NONE: Final = 100 << 20
 LOCK_NAME: Final = ".lock"
+OF_THE_SYSTEM: Final = "/usr"
+OPTIMISED: Final = "--enable-optimizations"
+PLAINLY: Final = "not optimised by profile"
 
 
 def check_machine(data: Path | None) -> Iterator[Finding]:
@@ -24,6 +30,7 @@ def check_machine(data: Path | None) -> Iterator[Finding]:
     if data is not None:
         yield from check_data(data)
     yield check_open_files()
+    yield check_interpreter()
 
 
 def check_data(data: Path) -> Iterator[Finding]:
@@ -77,3 +84,26 @@ def check_open_files() -> Finding:
         return ok("open files", seen)
     ceiling = "" if hard == resource.RLIM_INFINITY or hard >= OPEN_FILES_WANTED else f" (the hard limit is {hard})"
     return warn("open files", seen, f"raise it with `ulimit -n {OPEN_FILES_WANTED}` before starting a broker{ceiling}")
+
+
+def how_compiled() -> str:
+    """What is known of how this Python was made."""
+    if sys.base_prefix == OF_THE_SYSTEM:
+        return "of the distribution"
+    told = str(sysconfig.get_config_var("CONFIG_ARGS") or "")
+    if not told:
+        return "compiled somehow"
+    return "optimised by profile" if OPTIMISED in told else PLAINLY
+
+
+def check_interpreter() -> Finding:
+    """What a broker computes takes longer on a Python that was compiled plainly, as version managers do. Distributions
+    do not say how they compiled theirs, and optimise it."""
+    seen = f"Python {platform.python_version()}"
+    if how_compiled() != PLAINLY:
+        return ok("interpreter", seen)
+    return warn(
+        "interpreter",
+        f"{seen} was compiled without profile-guided optimisation: to load groups takes a broker longer on it",
+        f"take the system's Python, or compile it with {OPTIMISED} --with-lto",
+    )

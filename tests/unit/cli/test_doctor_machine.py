@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla.cli.doctor_machine import check_data, check_open_files
+from ottla.cli.doctor_machine import check_data, check_interpreter, check_open_files
 from ottla.cli.finding import Finding, Health
 
 
@@ -57,6 +57,23 @@ def test_a_full_disk_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 def test_a_low_limit_of_open_files_is_noticed(monkeypatch: pytest.MonkeyPatch, soft: int, health: Health) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda which: (soft, resource.RLIM_INFINITY))
     assert check_open_files().health is health
+
+
+@pytest.mark.parametrize(
+    ("prefix", "arguments", "health"),
+    [
+        ("/usr", "'--enable-shared'", Health.OK),
+        ("/opt/python", "'--enable-optimizations' '--with-lto'", Health.OK),
+        ("/opt/python", None, Health.OK),
+        ("/opt/python", "'--enable-shared'", Health.WARN),
+    ],
+)
+def test_a_python_that_is_not_optimised_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, prefix: str, arguments: str | None, health: Health
+) -> None:
+    monkeypatch.setattr("sys.base_prefix", prefix)
+    monkeypatch.setattr("sysconfig.get_config_var", lambda name: arguments)
+    assert check_interpreter().health is health
 
 
 def test_a_finding_is_one_line() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from ottla.cli.doctor_network import check_address, check_cluster
 from ottla.cli.finding import Finding, Health
+from ottla.cli.free_ports import free_port
 from ottla.client.cluster import Cluster
 from ottla.client.settings import Address, ClientSettings
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
@@ -52,8 +53,7 @@ def test_a_name_that_nobody_knows() -> None:
 
 
 def test_nothing_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = Address("127.0.0.1", listener.getsockname()[1])
+    address = Address("127.0.0.1", free_port())
     finding = last(address)
     assert finding.health is Health.FAIL
     assert f"ottla serve --port {address.port}" in finding.advice
@@ -61,8 +61,9 @@ def test_nothing_listens() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="who listens is read from /proc")
 def test_a_broker_that_listens_elsewhere_on_this_machine() -> None:
-    with socket.create_server(("127.0.0.2", 0)) as listener:
-        finding = last(Address("127.0.0.1", listener.getsockname()[1]))
+    port = free_port()
+    with socket.create_server(("127.0.0.2", port)):
+        finding = last(Address("127.0.0.1", port))
     assert finding.health is Health.FAIL
     assert "--host" in finding.advice
 
@@ -90,9 +91,7 @@ def test_a_controller_is_no_broker() -> None:
 
 def test_an_advertised_address_that_leads_nowhere() -> None:
     with ScriptedBroker() as broker:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            dead = listener.getsockname()[1]
-        elsewhere = MetadataResponseBroker(node_id=NODE_ID, host="127.0.0.1", port=dead)
+        elsewhere = MetadataResponseBroker(node_id=NODE_ID, host="127.0.0.1", port=free_port())
         answer = MetadataResponse(brokers=[elsewhere], topics=[])
         broker.answers[METADATA] = lambda version, frame, position: encode(answer, version)
         settings = replace(QUICK, bootstrap=(Address("127.0.0.1", broker.port),))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.free_ports import free_port
 from ottla.cli.port_owner import is_local, port_owner
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
@@ -23,9 +24,7 @@ def test_the_process_that_listens_is_named() -> None:
 
 
 def test_a_free_port_has_no_owner() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    assert port_owner(port) is None
+    assert port_owner(free_port()) is None
 
 
 def test_a_machine_without_proc_says_nothing(tmp_path: Path) -> None:

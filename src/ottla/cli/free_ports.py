@@ -1,0 +1,49 @@
+"""Ports to listen on that are known before anybody listens, as the brokers of a cluster must know each other's."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+from pathlib import Path
+from typing import Final
+
+_FIRST: Final = 10_000
+_EPHEMERAL_FIRST: Final = 32_768
+_EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_TRIES_MAX: Final = 1_000
+_any = random.SystemRandom()
+
+
+def free_port() -> int:
+    """A port of this machine that is free now, and that nobody is given who asks for any port.
+
+    A port from the system (bind to 0, or the near end of a connection) would be free now as well, but the system may
+    give it to the next who asks, before the broker that it is meant for has started.
+    """
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """So many of them, all different."""
+    candidates = range(_FIRST, _ephemeral_first())
+    with contextlib.ExitStack() as probes:
+        return [_bound(probes.enter_context(socket.socket()), candidates) for _ in range(count)]
+
+
+def _bound(probe: socket.socket, candidates: range) -> int:
+    for _ in range(_TRIES_MAX if candidates else 0):
+        with contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", _any.choice(candidates)))
+            break
+    else:
+        probe.bind(("127.0.0.1", 0))
+    port: int = probe.getsockname()[1]
+    return port
+
+
+def _ephemeral_first() -> int:
+    """The lowest port that the system gives to who asks for any."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(_EPHEMERAL_RANGE.read_text().split()[0])
+    return _EPHEMERAL_FIRST
