@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import socket
 import uuid
 from pathlib import Path
 from typing import Final
@@ -17,6 +16,7 @@ from chaos.clients.client import settings
 from chaos.links import Links
 from chaos.node import Node
 from chaos.waiting import TooLate, until
+from ottla.cli.free_ports import free_ports
 
 CONFIG: Final = {
     "default.replication.factor": "3",
@@ -34,18 +34,6 @@ HASTY: Final = {
     "replica.lag.time.max.ms": "3000",
 }
 """Shorter than the defaults, so that a run of a minute sees sessions end."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all different."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 class Cluster:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from chaos.clients.bulk import BulkProducer, check_bulk
 from chaos.clients.client import Client
 from chaos.clients.copier import GROUP as COPIERS
 from chaos.clients.copier import Copier
@@ -28,6 +29,7 @@ from simulator.history import Place
 PARTITIONS: Final = 3
 ORDERS: Final = [Place("orders", partition) for partition in range(PARTITIONS)]
 COPIES: Final = [Place("copies", partition) for partition in range(PARTITIONS)]
+BULK: Final = [Place("bulk", partition) for partition in range(PARTITIONS)]
 CALM_SECONDS: Final = 1.0
 """Without faults, at the beginning and at the end."""
 
@@ -38,6 +40,7 @@ class Result:
 
     seed: int
     acknowledged: int = 0
+    acknowledged_in_bulk: int = 0
     copied: int = 0
     transactions: int = 0
     longest_gap: Gap = field(default_factory=lambda: Gap(0.0, 0.0))
@@ -47,20 +50,26 @@ class Result:
 
     def figure(self) -> str:
         return (
-            f"chaos: seed {self.seed}, {self.acknowledged} records acknowledged, {self.transactions} transactions "
-            f"committed, {self.copied} records copied exactly once, {len(self.faults)} faults, longest gap between "
-            f"acknowledgements {self.longest_gap.seconds:.2f} s, anomalies {len(self.findings)}"
+            f"chaos: seed {self.seed}, {self.acknowledged} records acknowledged, {self.acknowledged_in_bulk} more in "
+            f"bulk, {self.transactions} transactions committed, {self.copied} records copied exactly once, "
+            f"{len(self.faults)} faults, longest gap between acknowledgements {self.longest_gap.seconds:.2f} s, "
+            f"anomalies {len(self.findings)}"
         )
 
 
 class ChaosRun:
     """A run of a seed. `say` hears of each fault."""
 
-    def __init__(self, seed: int, seconds: float, directory: Path, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, seed: int, seconds: float, directory: Path, say: Callable[[str], None], *, faults_min: int = 0
+    ) -> None:
         self._seconds = seconds
+        self._faults_min = faults_min
+        """So many come in any case: where other work slows the machine down, one fault can take all the time."""
         self._say = say
         self._clock = Clock()
         self._recording = Recording(self._clock)
+        self._bulk = Recording(self._clock)
         self._findings = Findings(lambda: self._clock.now_us)
         self._cluster = Cluster(directory, config=HASTY)
         self._result = Result(seed)
@@ -71,6 +80,7 @@ class ChaosRun:
         servers, recording = self._cluster.bootstrap_servers, self._recording
         return [
             *(IdempotentProducer(f"producer-{n}", servers, recording, seed, places=ORDERS) for n in range(2)),
+            BulkProducer("bulk", servers, self._bulk, seed, places=BULK),
             *(TransactionalProducer(f"ledger-{n}", servers, recording, seed, places=ORDERS) for n in range(2)),
             *(Copier(f"copier-{n}", servers, recording, seed, source="orders", places=COPIES) for n in range(2)),
             *(GroupReader(f"reader-{n}", servers, recording, seed, group="readers", topic="orders") for n in range(2)),
@@ -79,7 +89,7 @@ class ChaosRun:
     def run(self) -> Result:
         try:
             self._cluster.start()
-            for topic in ("orders", "copies"):
+            for topic in ("orders", "copies", "bulk"):
                 self._cluster.create_topic(topic, PARTITIONS)
             for client in self._clients:
                 client.start()
@@ -96,7 +106,7 @@ class ChaosRun:
     def _fault_after_fault(self) -> None:
         end = time.monotonic() + self._seconds
         for fault in plan(self._result.seed, len(self._cluster.nodes), self._seconds):
-            if time.monotonic() >= end:
+            if time.monotonic() >= end and len(self._result.faults) >= self._faults_min:
                 break
             self._strike(fault)
             time.sleep(fault.rest_seconds)
@@ -130,6 +140,8 @@ class ChaosRun:
         check_history(recording, self._findings)
         check_groups(recording, self._findings)
         check_copies(recording, self._findings)
+        read_all(servers, self._bulk, BULK, committed_only=False)
+        check_bulk(self._bulk, self._findings)
 
     def _judged(self) -> Result:
         result, recording = self._result, self._recording
@@ -138,9 +150,10 @@ class ChaosRun:
             if reason.startswith("producer-"):
                 self._findings.add("an idempotent producer failed", f"{count} times {reason}")
         result.acknowledged = recording.acknowledged
+        result.acknowledged_in_bulk = self._bulk.acknowledged
         result.copied = sum(len(recording.final.get((place, True), ())) for place in COPIES)
         result.transactions = sum(transaction.outcome.name == "OK" for transaction in recording.transactions)
         result.longest_gap = self._longest_gap
         result.findings = self._findings.found
-        result.failures = recording.failures
+        result.failures = recording.failures | self._bulk.failures
         return result

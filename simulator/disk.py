@@ -357,6 +357,9 @@ class SimulatedFile:
         self._mount.changing(self.path)
         self._inode.truncate(size)
 
+    def reserve(self, size: int) -> None:
+        self._mount.changing(self.path)
+
     def sync(self) -> None:
         mount = self._mount
         mount.changing(self.path)

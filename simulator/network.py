@@ -7,6 +7,9 @@ and overtakes, so that what was behind it is lost: a suffix. When a process is k
 connections and refuses new ones; when the power goes nobody says anything, until the machine is back and is asked
 about connections that it does not know.
 
+What would have overtaken comes together with what was ahead of it, as one receive, and so does all that came while a
+process was paused. How much that is chance decides, since it draws the delays.
+
 What an editor must keep true: frames of one direction never overtake one another; an end that is closed gets nothing
 more, and is told so once.
 """
@@ -26,6 +29,16 @@ CONNECT_SECONDS_MAX: Final = 10.0
 DELAY_US_MIN: Final = 30
 DELAY_US_SPREAD: Final = 300
 FRAME_MARK, CLOSE_MARK = 1, 2
+
+
+class StreamReader(Protocol):
+    """Whoever takes what comes as a socket gives it: the bytes of one receive. Frames in it are whole."""
+
+    def bytes_received(self, data: memoryview) -> None:
+        """Frames, each behind its size; they may be kept only as copies."""
+
+    def stream_closed(self, error: PeerError) -> None:
+        """Called once; nothing comes afterwards."""
 
 
 class Acceptor(Protocol):
@@ -54,7 +67,22 @@ class Link:
 class End:
     """One side of a connection; a `Stream` to whoever holds it."""
 
-    __slots__ = ("_arrival_us", "_waiting", "handler", "host", "incoming", "loop", "network", "number", "open", "peer")
+    __slots__ = (
+        "_arrival",
+        "_arrival_us",
+        "_inbox",
+        "_is_readable",
+        "_waiting",
+        "handler",
+        "host",
+        "incoming",
+        "loop",
+        "network",
+        "number",
+        "open",
+        "peer",
+        "reader",
+    )
 
     def __init__(self, network: SimulatedNetwork, number: int, host: str, loop: NodeLoop, incoming: Link) -> None:
         self.network = network
@@ -63,10 +91,18 @@ class End:
         self.loop = loop
         self.incoming = incoming
         self.handler: StreamHandler | None = None
+        self.reader: StreamReader | None = None
+        """Instead of a handler."""
         self.open = True
         self.peer: End = self
+        self._arrival: Arrival | None = None
+        """The last one that is on its way."""
         self._arrival_us = 0
         self._waiting: list[bytes | None] = []
+        self._inbox: list[bytes] = []
+        """What has arrived and was not received."""
+        self._is_readable = False
+        """Its process will receive what is there."""
 
     def send(self, frame: bytes | bytearray) -> None:
         """Queue a frame, size not included."""
@@ -82,28 +118,52 @@ class End:
 
     def expect(self, frame: bytes | None, arrival_us: int) -> None:
         """A frame, or the end of all frames, is on its way to this end."""
+        arrival = self._arrival
+        if arrival is not None and arrival_us <= self._arrival_us:
+            arrival.frames.append(frame)
+            return
         self._arrival_us = max(arrival_us, self._arrival_us + 1)
-        self.network.timeline.at(self._arrival_us, Arrival(self, frame))
+        self._arrival = Arrival(self, frame)
+        self.network.timeline.at(self._arrival_us, self._arrival)
 
-    def arrive(self, frame: bytes | None) -> None:
+    def arrive(self, arrival: Arrival) -> None:
         """It is here, unless the link is cut."""
+        if arrival is self._arrival:
+            self._arrival = None
+        frames = arrival.frames
         if self.incoming.cuts or self._waiting:
-            self._waiting.append(frame)
+            self._waiting += frames
             self.network.stalled[self] = None
         elif not self.open:
-            if frame is not None:
+            if frames[0] is not None:
                 self.network.nobody_home(self)
-        elif frame is None:
-            self.network.note_closed(self, "closed by the other side")
         else:
-            self.loop.enter(self._receive, frame)
+            self._inbox += [frame for frame in frames if frame is not None]
+            if self._inbox and not self._is_readable:
+                self._is_readable = True
+                self.loop.enter(self.receive)
+            if frames[-1] is None:
+                self.network.note_closed(self, "closed by the other side")
 
-    def _receive(self, frame: bytes) -> None:
-        if self.open and self.handler is not None:
-            buffer = bytearray(frame)
-            self.handler.frame_received(memoryview(buffer))
-            # It was in memory that the next frame takes: whoever kept it must not find it again.
-            buffer[:] = b"\xee" * len(buffer)
+    def receive(self) -> None:
+        """Hand over what has arrived, if there is somebody to take it."""
+        self._is_readable = False
+        if not self.open or (self.reader is None and self.handler is None):
+            return
+        inbox, self._inbox = self._inbox, []
+        if self.reader is not None and inbox:
+            buffer = bytearray()
+            for frame in inbox:
+                buffer += len(frame).to_bytes(4, "big")
+                buffer += frame
+            self.reader.bytes_received(memoryview(buffer))
+            _spoil(buffer)
+        elif self.handler is not None:
+            for frame in inbox:
+                if self.open:
+                    buffer = bytearray(frame)
+                    self.handler.frame_received(memoryview(buffer))
+                    _spoil(buffer)
 
     def release(self) -> None:
         """The link is whole again: what waited comes now."""
@@ -112,17 +172,22 @@ class End:
             self.expect(frame, self.network.timeline.now_us + self.network.delay_us(self.incoming))
 
 
-class Arrival:
-    """A frame at the end of its way."""
+def _spoil(buffer: bytearray) -> None:
+    """It was memory that the next frame takes: whoever kept some of it must not find it again."""
+    buffer[:] = b"\xee" * len(buffer)
 
-    __slots__ = ("_end", "_frame")
+
+class Arrival:
+    """Frames at the end of their way; None is the end of all frames."""
+
+    __slots__ = ("_end", "frames")
 
     def __init__(self, end: End, frame: bytes | None) -> None:
         self._end = end
-        self._frame = frame
+        self.frames = [frame]
 
     def fire(self) -> None:
-        self._end.arrive(self._frame)
+        self._end.arrive(self)
 
 
 class Reset:
@@ -322,8 +387,9 @@ class Knock:
 
 
 def _tell_closed(end: End, reason: str) -> None:
-    if end.handler is not None:
-        end.handler.stream_closed(PeerError(f"{end.peer.host}", reason))
+    holder = end.handler or end.reader
+    if holder is not None:
+        holder.stream_closed(PeerError(f"{end.peer.host}", reason))
 
 
 class HostNetwork:

@@ -23,7 +23,7 @@ from simulator.disk import Medium
 from simulator.machine import LazyRecordWork, MachineClock, ProcessClock, SimulatedThreads
 from simulator.mount import Mount
 from simulator.node_loop import NodeLoop
-from simulator.serving import SimulatedListener
+from simulator.serving import ServingShare, SimulatedListener
 
 if TYPE_CHECKING:
     from ottla.api.context import Services
@@ -167,8 +167,8 @@ class SimulatedNode:
         if loop is None or services is None:
             raise OttlaError("a dead process listens")
         rng = self.room.chance.stream(f"turns/{self.host}/{self.starts}/{endpoint.listener}")
-        address = (endpoint.host, endpoint.port)
-        return SimulatedListener(self.room.network, loop, endpoint.listener, address, dispatch, services, rng)
+        served = ServingShare(endpoint.listener, loop, dispatch, services, rng, self.room.counts)
+        return SimulatedListener(self.room.network, (endpoint.host, endpoint.port), served)
 
     def kill(self) -> None:
         """kill -9: the process is gone, its machine remembers what it wrote."""

@@ -30,6 +30,8 @@ class Options:
     group_members: int = 2
     classic_members: int = 0
     window: int = 3
+    burst_share: float = 0.2
+    """How often producers have several batches at once, up to two windows of them."""
     batch_records_max: int = 3
     seconds_between_sends: float = 0.3
     seconds_between_transactions: float = 0.9
@@ -128,6 +130,7 @@ def draw(seed: int) -> Options:
         seconds_between_changes=rng.choice([0.0, 5.0, 15.0, 40.0]),
         compacts=rng.random() < 0.4,
         spare_broker=nodes > 1 and rng.random() < 0.4,
+        burst_share=rng.choice([0.0, 0.3, 0.8]),
     )
 
 

@@ -1,19 +1,20 @@
 """The server's side of simulated connections: frames to the dispatcher, answers back in the order of the requests.
 
-What `ottla.server.listener` and `ottla.server.connection` do with sockets. Slices of files are read when an answer
+What `ottla.server.listener` and `ottla.server.answering` do with sockets. Slices of files are read when an answer
 leaves, not when it is made, because that is when the kernel reads them: a file that was cut meanwhile breaks the
 connection.
 
-Short Produce requests are gathered as the real connection does it (`ottla.api.produce_turn`). Frames come one by one
-here, so a turn ends by chance, some milliseconds after its first one: some turns have several requests, and a process
-may die before they are written.
+Which frames of a receive are served together is decided where the real connection has it decided
+(`ottla.server.frame_serving`). Two things are left to chance. A turn, at whose end short Produce requests are written,
+ends some milliseconds after its first one: so some turns have several requests, and a process may die before they are
+written. And what counts as short differs from connection to connection, since all requests are short here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -22,102 +23,171 @@ from ottla.api.produce_turn import TAKEN_BYTES_MAX, ProduceTurn
 from ottla.model.chunks import Chunks, FileSlice
 from ottla.model.limits import IN_FLIGHT_REQUESTS_MAX
 from ottla.server.answering import OLDER_ANSWERS_MIN
+from ottla.server.frame_serving import FrameServing
+from ottla.server.receive import LENGTH_BYTES
+from ottla.server.turn import Turn
 from simulator.network import End, SimulatedNetwork
 from simulator.node_loop import NodeLoop
 
 if TYPE_CHECKING:
     from ottla.api.context import Services
     from ottla.runtime.network import PeerError
+    from ottla.runtime.remembered_fetches import RememberedFetch
     from ottla.server.dispatch import Dispatch
     from ottla.wire.produce_shape import RequestShape
 
 TURN_SECONDS_MAX: Final = 0.01
-LENGTH_BYTES: Final = 4
+TAKEN_BYTES: Final = (0, 0, 256, TAKEN_BYTES_MAX)
+"""How long a Produce request may be that waits for the end of the turn, of which a connection draws one."""
+REQUEST_BYTES_MAX: Final = 1 << 20
 
 
-class ServedConnection:
-    """One client of a broker. A `Peer` to the dispatcher, a `StreamHandler` to the network."""
+class ServingShare:
+    """What the connections of a listener share."""
+
+    __slots__ = ("counts", "dispatch", "listener", "loop", "request_bytes_max", "rng", "services", "turn")
+
+    def __init__(
+        self,
+        listener: str,
+        loop: NodeLoop,
+        dispatch: Dispatch,
+        services: Services,
+        rng: random.Random,
+        counts: Counter[str],
+    ) -> None:
+        self.listener = listener
+        self.loop = loop
+        self.dispatch = dispatch
+        self.services = services
+        self.rng = rng
+        self.counts = counts
+        self.request_bytes_max = REQUEST_BYTES_MAX
+        self.turn = Turn(ProduceTurn(services, self._turn_begun))
+
+    def _turn_begun(self) -> None:
+        self.loop.call_later(self.rng.random() * TURN_SECONDS_MAX, self.turn.end)
+
+
+class ServedConnection(FrameServing):
+    """One client of a broker. A `Peer` to the dispatcher, a `StreamReader` to the network."""
 
     __slots__ = (
+        "_alive",
+        "_backlog",
+        "_corked",
         "_dispatch",
         "_end",
+        "_leaving",
         "_on_close",
         "_owed",
-        "_produce",
-        "_waiting",
+        "_paused",
+        "_share",
         "host",
         "listener",
         "principal",
         "produce_shape",
+        "remembered_fetch",
         "taken",
+        "taken_bytes_max",
     )
 
-    def __init__(
-        self,
-        end: End,
-        listener: str,
-        dispatch: Dispatch,
-        produce: ProduceTurn,
-        on_close: Callable[[ServedConnection], None],
-    ) -> None:
+    _kept = b""
+    _share: ServingShare
+
+    def __init__(self, end: End, share: ServingShare, on_close: Callable[[ServedConnection], None]) -> None:
         self.produce_shape: RequestShape | None = None
+        self.remembered_fetch: RememberedFetch | None = None
         self.taken = 0
-        self._produce = produce
+        self.taken_bytes_max = share.rng.choice(TAKEN_BYTES)
         self.host = end.peer.host
-        self.listener = listener
+        self.listener = share.listener
         self.principal = "User:ANONYMOUS"
+        self._share = share
         self._end = end
-        self._dispatch = dispatch
+        self._dispatch = share.dispatch
         self._on_close = on_close
+        self._alive = True
+        self._paused = False
+        self._corked = False
+        self._leaving: list[Chunks] = []
+        """Answers that leave when the last frame of a receive is served."""
         self._owed: deque[Deferred | Chunks] = deque()
-        self._waiting: deque[memoryview] = deque()
-        """Frames of a client that is owed too much."""
+        self._backlog = bytearray()
+        """Frames for another turn, or of a client that is owed too much."""
 
-    def frame_received(self, frame: memoryview) -> None:
-        if len(self._owed) >= IN_FLIGHT_REQUESTS_MAX or self._waiting:
-            self._waiting.append(memoryview(bytearray(frame)))
+    # -- frames
+
+    def bytes_received(self, data: memoryview) -> None:
+        if self._backlog or self._paused:
+            self._backlog += data
         else:
-            self._take(frame)
+            self._take(data)
 
-    def _take(self, frame: memoryview) -> None:
-        is_short_produce = len(frame) <= TAKEN_BYTES_MAX and not frame[0] and not frame[1]  # key 0
-        if is_short_produce and not self._owed and self._produce.take(self, frame, 0, len(frame)):
-            return
-        if self.taken:
-            self._produce.settle()
-        self._serve(frame)
-
-    def _serve(self, frame: memoryview) -> None:
-        answer = self._dispatch(self, frame)
-        if not answer or not self._end.open:
-            return
-        if self._owed:
-            self._owe(answer)
-        elif isinstance(answer, list):
+    def _take(self, data: memoryview) -> None:
+        self._take_frames(data, len(data))
+        self._corked = False
+        leaving, self._leaving = self._leaving, []
+        for answer in leaving:
             self._send(answer)
-        else:
+
+    def _serve_together(self, frames: list[memoryview]) -> None:
+        self._share.counts["done: requests served together"] += len(frames) if len(frames) > 1 else 0
+        super()._serve_together(frames)
+
+    def _take_backlog(self) -> None:
+        if self._alive and not self._paused:
+            backlog, self._backlog = self._backlog, bytearray()
+            self._take(memoryview(backlog))
+
+    def _postpone(self, frames: memoryview) -> None:
+        self._backlog = bytearray(frames)
+        if not self._paused:
+            self._share.loop.call_soon(self._take_backlog)
+
+    def _keep(self, rest: memoryview, wanted_bytes: int) -> None:
+        raise AssertionError("a frame came in pieces")
+
+    def _refuse_length(self, length: int, prefix: bytes) -> None:
+        self.refuse(f"a request of {length} bytes")
+
+    # -- answers
+
+    def _take_answer(self, answer: Chunks | Deferred) -> None:
+        if not self._alive:
+            if isinstance(answer, Deferred):
+                answer.cancel()
+        elif self._owed or isinstance(answer, Deferred):
             self._owe(answer)
+        else:
+            self._send(answer)
 
     def _owe(self, answer: Deferred | Chunks) -> None:
         self._owed.append(answer)
+        self._paused = self._paused or len(self._owed) >= IN_FLIGHT_REQUESTS_MAX
         if isinstance(answer, Deferred):
             answer.is_behind = len(self._owed) > OLDER_ANSWERS_MIN
             answer.listen(self._release)
 
     def _release(self) -> None:
-        while self._owed and self._end.open:
+        while self._owed and self._alive:
             head = self._owed[0]
             if isinstance(head, Deferred):
                 if not head.done:
-                    return
+                    break
                 head = head.chunks
             self._owed.popleft()
             if head:
                 self._send(head)
-        while self._waiting and len(self._owed) < IN_FLIGHT_REQUESTS_MAX and self._end.open:
-            self._take(self._waiting.popleft())
+        if self._paused and len(self._owed) <= IN_FLIGHT_REQUESTS_MAX // 2:
+            self._paused = False
+            if self._backlog:
+                self._share.loop.call_soon(self._take_backlog)
 
     def _send(self, chunks: Chunks) -> None:
+        if self._corked or self._leaving:
+            self._leaving.append(chunks)
+            return
         parts = []
         for chunk in chunks:
             if isinstance(chunk, FileSlice):
@@ -143,45 +213,40 @@ class ServedConnection:
 
     def settled(self, data: bytes) -> None:
         self.taken -= 1
-        if self._end.open:
-            answer: Chunks = [data[LENGTH_BYTES:]]
-            if self._owed:
-                self._owe(answer)
-            else:
-                self._send(answer)
+        self._take_answer([data[LENGTH_BYTES:]])
 
     def settled_later(self, answer: Deferred) -> None:
         self.taken -= 1
-        if self._end.open:
-            self._owe(answer)
-            self._release()
-        else:
-            answer.cancel()
+        self._take_answer(answer)
 
     def serve_taken(self, frame: memoryview) -> None:
         self.taken -= 1
-        if self._end.open:
+        if self._alive:
             self._serve(frame)
 
     def taken_failed(self, error: Exception) -> None:
         self.taken = 0
         self.refuse(str(error))
 
+    # -- the end
+
     def refuse(self, reason: str) -> None:
         """Close the connection because of what was asked."""
         self._end.network.trace.note(self._end.host, "refuse", reason)
-        self._end.close()
-        self._let_go()
+        self.close()
 
     def stream_closed(self, error: PeerError) -> None:
         self._let_go()
 
     def _let_go(self) -> None:
-        self._waiting.clear()
+        self._alive = False
+        self._backlog.clear()
+        self._leaving.clear()
         for answer in self._owed:
             if isinstance(answer, Deferred):
                 answer.cancel()
         self._owed.clear()
+        self._forget()
         self._on_close(self)
 
     @property
@@ -189,7 +254,7 @@ class ServedConnection:
         return bool(self._owed or self.taken)
 
     def close(self) -> None:
-        if self._end.open:
+        if self._alive:
             self._end.close()
             self._let_go()
 
@@ -197,31 +262,15 @@ class ServedConnection:
 class SimulatedListener:
     """A listener of a broker without sockets: the `BoundListener` that `Broker` asks for."""
 
-    def __init__(
-        self,
-        network: SimulatedNetwork,
-        loop: NodeLoop,
-        name: str,
-        address: tuple[str, int],
-        dispatch: Dispatch,
-        services: Services,
-        rng: random.Random,
-    ) -> None:
-        host, port = address
-        self._rng = rng
-        self._produce = ProduceTurn(services, self._turn_begun)
-        self.name = name
-        self.port = port
-        self.loop = loop
-        self.connections: dict[ServedConnection, None] = {}
-        self._host = host
+    def __init__(self, network: SimulatedNetwork, address: tuple[str, int], share: ServingShare) -> None:
+        self._host, self.port = address
+        self._share = share
         self._network = network
-        self._dispatch = dispatch
+        self.name = share.listener
+        self.loop = share.loop
+        self.connections: dict[ServedConnection, None] = {}
         self._backlog: list[End] = []
         self._accepting = False
-
-    def _turn_begun(self) -> None:
-        self.loop.call_later(self._rng.random() * TURN_SECONDS_MAX, self._produce.end)
 
     async def bind(self) -> None:
         self._network.listen(self._host, self.port, self)
@@ -235,16 +284,12 @@ class SimulatedListener:
     def welcome(self, end: End) -> None:
         """A new connection; before `accept` it waits, as in the backlog of a socket."""
         if not self._accepting:
-            end.handler = EarlyFrames()
             self._backlog.append(end)
             return
-        early = end.handler
-        connection = ServedConnection(end, self.name, self._dispatch, self._produce, self._closed)
-        end.handler = connection
+        connection = ServedConnection(end, self._share, self._closed)
+        end.reader = connection
         self.connections[connection] = None
-        if isinstance(early, EarlyFrames):
-            for frame in early.frames:
-                connection.frame_received(frame)
+        end.receive()
 
     def _closed(self, connection: ServedConnection) -> None:
         self.connections.pop(connection, None)
@@ -260,16 +305,3 @@ class SimulatedListener:
             await asyncio.sleep(grace_seconds / 2)
         for connection in list(self.connections):
             connection.close()
-
-
-class EarlyFrames:
-    """Keeps what a client sends before its connection is accepted."""
-
-    def __init__(self) -> None:
-        self.frames: list[memoryview] = []
-
-    def frame_received(self, frame: memoryview) -> None:
-        self.frames.append(memoryview(bytearray(frame)))
-
-    def stream_closed(self, error: PeerError) -> None:
-        pass

@@ -47,7 +47,7 @@ class Workload:
                 self._new_client(f"producer-{number}"), history, places, window=options.window
             )
             self.producers.append(producer)
-            producer.cluster.loop.start(producer.run(between, records_max))
+            producer.cluster.loop.start(producer.run(between, records_max, options.burst_share))
         for number in range(options.transactional_producers):
             # The third one takes the id of the first.
             writer = TransactionalProducer(self._new_client(f"txn-{number}"), history, places, f"ledger-{number % 2}")

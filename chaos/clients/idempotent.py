@@ -3,7 +3,7 @@
 One request is under way to a broker at a time. With several, librdkafka itself writes a record twice, to any broker: if
 the first fails though it was written under the leader before, and the third comes out of order because the replicas
 were too few only for the first two, it begins a new epoch and sends all three again. The transactional producers here
-have several under way, and so have those of the simulator.
+have several under way, and so have those of `bulk`, which may repeat themselves, and those of the simulator.
 """
 
 from __future__ import annotations

@@ -1,9 +1,17 @@
 """An idempotent producer: a lane for each partition, several batches under way, retries with the same sequence numbers.
 
-Theory of operation. A lane holds batches in their order. It sends up to a window of them on one connection without
-waiting, then takes the answers in order. What is not acknowledged is sent again, in the same order and with the same
-numbers, to whoever leads then. Nothing is given up while the run lasts, as with an endless delivery time-out, except
-by chance: then the outcome is unknown, and the lane goes on with a new producer id.
+Theory of operation. A lane holds batches in their order. Up to a window of them are under way at a time, on one
+connection, which the lanes to one broker share. The answers are taken in order, and each that is good lets the next
+batch go. After one that is not nothing more is sent until the others are answered. What is not acknowledged is then
+sent again, in the same order and with the same numbers, to whoever leads. Nothing is given up while the run lasts, as
+with an endless delivery time-out, except by chance: then the outcome is unknown, and the lane goes on with a new
+producer id.
+
+Now and then a producer has many batches at once, for one partition or for several, and the more of them the longer it
+waits before.
+
+What an editor must keep true: no more than a window lies between the first batch that is not acknowledged and the last
+that was sent. A broker knows the last five of a producer, no more, when one of them comes again.
 """
 
 from __future__ import annotations
@@ -15,10 +23,10 @@ from typing import TYPE_CHECKING, Final
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.produce import ProducedPartition
-from ottla.wire.produce_client import encode_request, parse_response
 from ottla.wire.records import Record, build_batch
 from simulator.clients.cluster import NoLeader
 from simulator.clients.connection import Gone
+from simulator.clients.produce_sender import Answer, ProduceSender
 from simulator.history import Outcome, Place, Send, key_of
 
 if TYPE_CHECKING:
@@ -26,9 +34,6 @@ if TYPE_CHECKING:
     from simulator.clients.connection import ClientConnection
     from simulator.history import History
 
-PRODUCE_KEY: Final = 0
-PRODUCE_VERSION: Final = 13
-REQUEST_TIMEOUT_MS: Final = 3000
 REST_SHARE: Final = 0.03
 REST_SECONDS: Final = 20.0
 """Now and then a producer has nothing to send for a while: faults meet busy clusters, and quiet ones."""
@@ -38,12 +43,13 @@ STATE_LOST: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode
 class Batch:
     """Some values that travel together."""
 
-    __slots__ = ("attempts", "encoded", "sends")
+    __slots__ = ("attempts", "encoded", "is_under_way", "sends")
 
     def __init__(self, sends: list[Send], encoded: bytes) -> None:
         self.sends = sends
         self.encoded = encoded
         self.attempts = 0
+        self.is_under_way = False
 
 
 def encode_batch(
@@ -103,38 +109,43 @@ class Lane:
                 await self._something.wait()
             try:
                 connection = await self._cluster.leader_of(self.place)
-                moved = await self._deliver(connection)
+                moved = await self._deliver(self._producer.sender_to(connection))
             except (Gone, NoLeader):
                 moved = True
             attempt = attempt + 1 if moved else 0
             if moved:
                 await self._cluster.leader_moved(self.place, attempt)
 
-    async def _deliver(self, connection: ClientConnection) -> bool:
-        """Send a window of batches; whether the leader may be another now."""
-        topic_id = self._cluster.topic_ids[self.place.topic]
-        under_way = []
-        for batch in list(self.waiting)[: self._producer.window]:
-            batch.attempts += 1
-            body = encode_request(
-                PRODUCE_VERSION,
-                [(topic_id, [(self.place.partition, batch.encoded)])],
-                acks=-1,
-                timeout_ms=REQUEST_TIMEOUT_MS,
-            )
-            under_way.append((batch, connection.begin(PRODUCE_KEY, PRODUCE_VERSION, body)))
+    async def _deliver(self, sender: ProduceSender) -> bool:
+        """Send until nothing waits or something fails; whether the leader may be another now."""
         moved = False
-        for batch, answer in under_way:
+        under_way: deque[tuple[Batch, Answer]] = deque()
+        while True:
+            if not moved:
+                self._fill(under_way, sender)
+            if not under_way:
+                return moved
+            batch, answer = under_way.popleft()
             try:
-                position, frame = await connection.wait(answer, timeout_ms=REQUEST_TIMEOUT_MS * 2)
+                produced = await sender.wait(answer)
             except Gone:
                 moved = True
                 continue
-            if batch not in self.waiting:
-                continue  # It was given up meanwhile.
-            produced = parse_response(frame, position, PRODUCE_VERSION).topics[0][1][0]
-            moved = self._answered(batch, produced, is_first=batch is self.waiting[0]) or moved
-        return moved
+            finally:
+                batch.is_under_way = False
+            if batch in self.waiting:  # Else it was given up meanwhile.
+                moved = self._answered(batch, produced, is_first=batch is self.waiting[0]) or moved
+
+    def _fill(self, under_way: deque[tuple[Batch, Answer]], sender: ProduceSender) -> None:
+        """Have a window of batches under way, as far as there are so many."""
+        target = self._cluster.topic_ids[self.place.topic], self.place.partition
+        for batch in self.waiting:
+            if len(under_way) >= self._producer.window:
+                break
+            if not batch.is_under_way:
+                batch.is_under_way = True
+                batch.attempts += 1
+                under_way.append((batch, sender.put(target, batch.encoded)))
 
     def _answered(self, batch: Batch, answer: ProducedPartition, *, is_first: bool) -> bool:
         """What one answer means; whether the batch must be sent again."""
@@ -174,22 +185,34 @@ class IdempotentProducer:
         self.places = places
         self.lanes: list[Lane] = []
         self.stopped = False
+        self._senders: dict[ClientConnection, ProduceSender] = {}
 
-    async def run(self, seconds_between: float, batch_records_max: int) -> None:
+    async def run(self, seconds_between: float, batch_records_max: int, burst_share: float) -> None:
         """Send until told to stop."""
         rng = self.cluster.rng
         self.lanes = [Lane(self, place) for place in self.places]
         for lane in self.lanes:
             self.cluster.loop.start(lane.run())
         while not self.stopped:
-            await asyncio.sleep(rng.expovariate(1 / seconds_between))
-            if rng.random() < REST_SHARE:
+            count = rng.randint(2, 2 * self.window) if rng.random() < burst_share else 1
+            await asyncio.sleep(rng.expovariate(1 / (seconds_between * count)))
+            if rng.random() < REST_SHARE * count:
                 await asyncio.sleep(rng.expovariate(1 / REST_SECONDS))
-            lane = rng.choice(self.lanes)
-            if len(lane.waiting) < 50 and not self.stopped:
-                await lane.send(rng.randint(1, batch_records_max))
-                if rng.random() < 0.001:
-                    lane.give_up()
+            lanes = self.lanes if rng.random() < 0.5 else [rng.choice(self.lanes)]
+            for _ in range(count):
+                lane = rng.choice(lanes)
+                if len(lane.waiting) < 50 and not self.stopped:
+                    await lane.send(rng.randint(1, batch_records_max))
+            if rng.random() < 0.001:
+                rng.choice(lanes).give_up()
+
+    def sender_to(self, connection: ClientConnection) -> ProduceSender:
+        """The one of a connection, which all lanes share."""
+        found = self._senders.get(connection)
+        if found is None:
+            self._senders = {known: sender for known, sender in self._senders.items() if known.is_open}
+            found = self._senders[connection] = ProduceSender(self.cluster.loop, connection)
+        return found
 
     @property
     def is_settled(self) -> bool:

@@ -19,14 +19,8 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProd
 from ottla.wire.produce_client import encode_request, parse_response
 from simulator.clients.cluster import TRANSACTION, NoLeader
 from simulator.clients.connection import Gone
-from simulator.clients.producer import (
-    PRODUCE_KEY,
-    PRODUCE_VERSION,
-    REQUEST_TIMEOUT_MS,
-    REST_SECONDS,
-    REST_SHARE,
-    encode_batch,
-)
+from simulator.clients.produce_sender import PRODUCE_KEY, PRODUCE_VERSION, REQUEST_TIMEOUT_MS
+from simulator.clients.producer import REST_SECONDS, REST_SHARE, encode_batch
 from simulator.clients.progress import Progress
 from simulator.clients.reader import Reader
 from simulator.history import Outcome, Place, Send, Transaction

@@ -14,7 +14,8 @@ from confluent_kafka.admin._metadata import PartitionMetadata
 from confluent_kafka.cimpl import NewTopic
 
 from ottla.cli.cluster_plan import new_cluster_id
-from tests.scenarios.brokers import BrokerProcess, free_port
+from ottla.cli.free_ports import free_port
+from tests.scenarios.brokers import BrokerProcess
 
 SECONDS_MAX = 20.0
 

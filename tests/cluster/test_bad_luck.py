@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from ottla.cli.free_ports import free_port
 from tests.cluster.nodes import Cluster, Node, until
 from tests.cluster.test_replication import read_all
-from tests.scenarios.brokers import BrokerProcess, free_port
+from tests.scenarios.brokers import BrokerProcess
 
 
 @pytest.fixture(scope="module")

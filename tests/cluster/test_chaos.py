@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from chaos.cluster import Cluster, free_ports
+from chaos.cluster import Cluster
 from chaos.copies import check_copies
 from chaos.faults import CLOCK_STEP_MS, KINDS, plan
 from chaos.gaps import KILL_SECONDS_MAX, GapMeasurement
@@ -21,6 +21,7 @@ from chaos.links import Links
 from chaos.recording import Clock, Recording
 from chaos.run import ChaosRun
 from chaos.waiting import until
+from ottla.cli.free_ports import free_ports
 from simulator.findings import Findings
 from simulator.history import Place
 
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="who calls a pro
 @pytest.mark.timeout(240)
 def test_nothing_is_lost_under_faults(tmp_path: Path) -> None:
     said: list[str] = []
-    result = ChaosRun(7, 20, tmp_path, said.append).run()
+    result = ChaosRun(7, 20, tmp_path, said.append, faults_min=3).run()
     story = "\n".join([*said, *map(str, result.findings)])
     assert not result.findings, story
     assert result.acknowledged > 1000, story

@@ -10,12 +10,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 import ottla
+from ottla.cli.free_ports import free_port
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
 from ottla.client.descriptions import Quorum
 from ottla.client.settings import ClientSettings
 from tests.cluster.nodes import SECONDS_MAX, Node, until
-from tests.scenarios.brokers import free_port
 
 pytestmark = pytest.mark.timeout(120)
 

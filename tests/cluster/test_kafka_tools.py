@@ -13,9 +13,9 @@ from typing import Self
 
 import pytest
 
+from ottla.cli.free_ports import free_port
 from tests.clients.kafka_tools import KafkaTools, find_kafka_tools
 from tests.cluster.nodes import Cluster, Node, until
-from tests.scenarios.brokers import free_port
 
 TOOL_SECONDS_MAX = 60
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("kafka-tools-cluster")]

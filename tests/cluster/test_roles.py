@@ -7,8 +7,8 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from ottla.cli.free_ports import free_port
 from tests.cluster.nodes import Cluster, until
-from tests.scenarios.brokers import free_port
 
 
 def test_controllers_of_their_own_and_brokers_that_ask_for_them(tmp_path: Path) -> None:

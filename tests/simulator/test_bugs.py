@@ -6,10 +6,11 @@ import pytest
 
 from simulator.bugs.bug import Bug, Patches
 from simulator.bugs.cluster import CLUSTER
+from simulator.bugs.grouped_writes import GROUPED_WRITES
 from simulator.bugs.one_broker import ONE_BROKER
 from simulator.bugs.transactions import TRANSACTIONS
 
-CATALOGUE = (*ONE_BROKER, *CLUSTER, *TRANSACTIONS)
+CATALOGUE = (*ONE_BROKER, *GROUPED_WRITES, *CLUSTER, *TRANSACTIONS)
 
 
 @pytest.mark.parametrize("bug", CATALOGUE, ids=lambda bug: bug.name.replace(" ", "-"))

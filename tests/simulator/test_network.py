@@ -83,6 +83,48 @@ def test_frames_arrive_in_order() -> None:
     assert door.inbox.frames == frames
 
 
+class Receives:
+    """Keeps what comes, one receive at a time."""
+
+    def __init__(self) -> None:
+        self.receives: list[list[bytes]] = []
+
+    def bytes_received(self, data: memoryview) -> None:
+        frames = []
+        while data:
+            size = int.from_bytes(data[:4], "big")
+            frames.append(bytes(data[4 : 4 + size]))
+            data = data[4 + size :]
+        self.receives.append(frames)
+
+    def stream_closed(self, error: PeerError) -> None: ...
+
+
+def test_frames_that_would_overtake_come_in_one_receive() -> None:
+    _, door, caller, run = connected()
+    reader = door.ends[0].reader = Receives()
+    door.ends[0].handler = None
+    frames = [b"%d" % number for number in range(50)]
+    caller.send(*frames)
+    run(1)
+    assert [frame for receive in reader.receives for frame in receive] == frames
+    assert 1 < len(reader.receives) < len(frames)
+
+
+def test_a_process_that_was_paused_receives_all_at_once() -> None:
+    _, door, caller, run = connected()
+    reader = door.ends[0].reader = Receives()
+    door.ends[0].handler = None
+    door.loop.pause()
+    for frame in (b"1", b"2", b"3"):
+        caller.send(frame)
+        run(1)
+    assert reader.receives == []
+    door.loop.resume()
+    run(1)
+    assert reader.receives == [[b"1", b"2", b"3"]]
+
+
 def test_nobody_listens_is_a_refusal_and_no_power_is_silence() -> None:
     room = Room(1)
     refused = Caller(room)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from simulator.active_controller import ActiveController
+from simulator.bugs.bug import PLAIN
+from simulator.bugs.grouped_writes import CROWDED, REPLICATED
 from simulator.bugs.one_broker import ONE_BROKER
 from simulator.chance import Chance
 from simulator.cluster_run import QUIET_SECONDS, SETTLE_SECONDS, ClusterRun
@@ -36,6 +38,15 @@ def test_a_seed_passes_and_is_the_same_run_each_time(seed: int) -> None:
 def test_a_seed_that_has_found_a_defect_passes(seed: int, seconds: int) -> None:
     options = replace(draw(seed), seconds=seconds)
     assert ClusterRun(seed, options, plan(seed, options)).run().findings == []
+
+
+@pytest.mark.parametrize(("options", "seed"), [(CROWDED, 3), (CROWDED, 31), (REPLICATED, 12)])
+def test_a_restart_forgets_none_of_the_batches_that_a_producer_may_send_again(
+    options: dict[str, Any], seed: int
+) -> None:
+    """Several were written, no answer arrived, and then the broker began with a snapshot of its producers."""
+    drawn = replace(draw(seed), **{**PLAIN, **options})
+    assert ClusterRun(seed, drawn, plan(seed, drawn)).run().findings == []
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -143,6 +154,7 @@ DONE = {
     "commit of GroupMember",
     "commit with an offset",
     "compaction",
+    "requests served together",
     "rotten disk replaced",
 }
 
@@ -200,7 +212,7 @@ def test_a_failing_run_is_shrunk_and_shown() -> None:
         again = run.run()
     assert again.findings[0].rule == failed.findings[0].rule
     until_us = again.findings[0].time_us
-    text = trace_text(run.room.trace, until_us, seconds=5)
+    text = trace_text(run.room.trace, until_us, seconds=30)
     assert "POWER LOSS" in text
     assert "Produce v13" in text
     assert picture(run.room.trace, again.findings, until_us).endswith("</svg>\n")

@@ -1,0 +1,75 @@
+"""Bugs of requests that are served together: those of one receive, and those of one turn of the loop."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ottla.api.produce import ACKS_LEADER
+from ottla.api.produce_ahead import Planned
+from ottla.log.partition_log import PartitionLog, new_appended
+from ottla.model.errors import StorageError
+from ottla.model.ids import NO_TIMESTAMP
+from ottla.runtime.appending import Appended, Appender
+from ottla.runtime.partition import Partition
+from ottla.wire.batch import BatchHeader
+from simulator.bugs.bug import Bug, Patches
+
+CROWDED: Final[dict[str, Any]] = {
+    "nodes": 1,
+    "replicas": 1,
+    "partitions": 2,
+    "seconds": 60,
+    "seconds_between_faults": 3.0,
+    "flush_each": False,
+    "segment_bytes": 1 << 20,
+    "producers": 8,
+    "window": 5,
+    "burst_share": 1.0,
+    "seconds_between_sends": 0.1,
+    "transactional_producers": 0,
+    "group_members": 0,
+}
+"""Producers that always have several batches under way, and segments in which these have room."""
+REPLICATED: Final[dict[str, Any]] = {**CROWDED, "nodes": 3, "replicas": 3}
+
+
+def _repeats_in_a_group_are_written(patches: Patches) -> None:
+    original = PartitionLog._are_next
+
+    def are_next(self: PartitionLog, headers: Sequence[BatchHeader]) -> bool:
+        return len(headers) > 1 or original(self, headers)
+
+    patches.put(PartitionLog, "_are_next", are_next)
+
+
+def _failed_groups_are_answered(patches: Patches) -> None:
+    original = Appender.write_ahead
+
+    def write_ahead(
+        self: Appender, partition: Partition, batches: list[memoryview], headers: list[BatchHeader]
+    ) -> deque[Appended] | None:
+        try:
+            return original(self, partition, batches, headers)
+        except StorageError:
+            offset = partition.log.log_end_offset
+            return deque(new_appended((offset, offset + header[6], NO_TIMESTAMP, False)) for header in headers)
+
+    patches.put(Appender, "write_ahead", write_ahead)
+
+
+def _groups_do_not_wait_for_followers(patches: Patches) -> None:
+    original = Planned.__init__
+
+    def init(self: Planned, version: int, correlation_id: int, acks: int, timeout_ms: int) -> None:
+        original(self, version, correlation_id, ACKS_LEADER, timeout_ms)
+
+    patches.put(Planned, "__init__", init)
+
+
+GROUPED_WRITES: Final = (
+    Bug("repeats in a group are written", "sequence numbers", 6, _repeats_in_a_group_are_written, REPLICATED),
+    Bug("failed groups are answered", "a write that failed counts", 12, _failed_groups_are_answered, CROWDED),
+    Bug("groups do not wait", "acks=all without followers", 12, _groups_do_not_wait_for_followers, REPLICATED),
+)
