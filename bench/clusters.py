@@ -28,9 +28,9 @@ from bench.systems import (
     Ottla,
     System,
     brokers_listed,
-    free_port,
     last_words,
 )
+from ottla.cli.free_ports import free_port
 
 BROKERS = (1, 2, 3)
 SETTINGS = {

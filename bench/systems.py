@@ -14,6 +14,7 @@ from typing import Protocol
 from bench import processes
 from bench.errors import NotMeasured
 from bench.tools import KAFKA_VERSION, Tools
+from ottla.cli.free_ports import free_port
 
 START_TIMEOUT_S = 180
 FORMAT_TIMEOUT_S = 60
@@ -162,13 +163,6 @@ def wait_for_ready_line(output: Path, broker: Broker) -> None:
 def last_words(output: Path) -> str:
     lines = [line.strip() for line in output.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1][:160] if lines else "it printed nothing"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def brokers_listed(port: int) -> int:

@@ -62,10 +62,44 @@ func fetch(o options) (map[string]float64, error) {
 
 // session opens a fetch session over all partitions at their end, then polls it: nothing has changed, and nothing is waited for.
 func session(o options) (map[string]float64, error) {
-	positions := make([]position, o.partitions)
+	positions := allAtStart(o.partitions)
+	return poll(o, func(conn *connection) (func() []byte, error) {
+		opened, err := ask(conn, fetchFrame(o.topic, positions, o.fetchBytes, 0, 0))
+		if err != nil {
+			return nil, err
+		}
+		if opened.session == 0 {
+			return nil, fmt.Errorf("the broker opened no fetch session")
+		}
+		epoch := int32(0)
+		return func() []byte {
+			epoch++
+			return fetchFrame(o.topic, nil, o.fetchBytes, opened.session, epoch)
+		}, nil
+	})
+}
+
+// full names all partitions in each request and opens no session, as librdkafka does, which begins with another one each time.
+func full(o options) (map[string]float64, error) {
+	positions := allAtStart(o.partitions)
+	return poll(o, func(conn *connection) (func() []byte, error) {
+		return func() []byte {
+			positions = append(positions[1:], positions[0])
+			return fetchFrame(o.topic, positions, o.fetchBytes, 0, -1)
+		}, nil
+	})
+}
+
+func allAtStart(partitions int) []position {
+	positions := make([]position, partitions)
 	for i := range positions {
 		positions[i].partition = int32(i)
 	}
+	return positions
+}
+
+// poll asks one request after the other on one connection; in none of the partitions is anything to read.
+func poll(o options, begin func(*connection) (func() []byte, error)) (map[string]float64, error) {
 	seen, err := onConnections(1, func(_ int, l *latencies) error {
 		conn, err := dial(o.addr)
 		if err != nil {
@@ -73,22 +107,19 @@ func session(o options) (map[string]float64, error) {
 		}
 		defer conn.Close()
 		conn.SetDeadline(time.Now().Add(o.duration + answerTimeout))
-		opened, err := ask(conn, fetchFrame(o.topic, positions, o.fetchBytes, 0, 0))
+		next, err := begin(conn)
 		if err != nil {
 			return err
 		}
-		if opened.session == 0 {
-			return fmt.Errorf("the broker opened no fetch session")
-		}
 		deadline := time.Now().Add(o.duration)
-		for epoch := int32(1); time.Now().Before(deadline); epoch++ {
+		for time.Now().Before(deadline) {
 			began := time.Now()
-			got, err := ask(conn, fetchFrame(o.topic, nil, o.fetchBytes, opened.session, epoch))
+			got, err := ask(conn, next())
 			if err != nil {
 				return err
 			}
 			if got.bytes != 0 {
-				return fmt.Errorf("a quiet session gave %d bytes", got.bytes)
+				return fmt.Errorf("quiet partitions gave %d bytes", got.bytes)
 			}
 			l.add(time.Since(began))
 		}

@@ -7,6 +7,7 @@
 //	load produce  -addr HOST:PORT -topic T -partitions 4 -connections 32 -in-flight 1 -seconds 4
 //	load fetch    -addr HOST:PORT -topic T -partitions 4 -fetch-bytes 1048576 -seconds 3
 //	load session  -addr HOST:PORT -topic T -partitions 1000 -seconds 3
+//	load full     -addr HOST:PORT -topic T -partitions 200 -seconds 3
 //	load commits  -addr HOST:PORT -topic T -partitions 4 -connections 32 -seconds 4
 //	load members  -addr HOST:PORT -groups 1000 -group-members 5     holds them until its standard input ends
 //	load idle     -addr HOST:PORT -connections 10000        holds them until its standard input ends
@@ -38,11 +39,11 @@ type options struct {
 
 func main() {
 	if len(os.Args) < 2 {
-		fail(fmt.Errorf("load produce|fetch|session|commits|members|idle [flags]"))
+		fail(fmt.Errorf("load produce|fetch|session|full|commits|members|idle [flags]"))
 	}
 	command, o := os.Args[1], parse(os.Args[2:])
 	commands := map[string]func(options) (map[string]float64, error){
-		"produce": produce, "fetch": fetch, "session": session, "idle": idle,
+		"produce": produce, "fetch": fetch, "session": session, "full": full, "idle": idle,
 		"commits": commits, "members": members,
 	}
 	run, known := commands[command]

@@ -12,7 +12,8 @@ from bench.systems import Broker, System
 
 TITLE = "Fetch"
 ABOUT = """Four connections, each of which reads one partition from its beginning, again and again, with the given
-size as the most that a partition gives in one answer. Only whole batches count as read."""
+size as the most that a partition gives in one answer. Only whole batches count as read. A poll is a request that names
+200 quiet partitions, without a session and without waiting, as consumers with librdkafka send it."""
 
 FILL_BYTES = 500_000_000
 
@@ -32,6 +33,11 @@ class Case:
 
 
 CASES = (Case("64kb", "64 kB", 1 << 16), Case("1mb", "1 MB", 1 << 20))
+POLLED_PARTITIONS = 200
+POLL = (
+    Measure("fetch.poll.rate", "polls of 200 quiet partitions", "requests/s", higher_is_better=True),
+    Measure("fetch.poll.cpu", "polls of 200 quiet partitions, broker CPU", "us/request"),
+)
 
 
 def run(harness: Harness) -> None:
@@ -39,6 +45,8 @@ def run(harness: Harness) -> None:
     for case in CASES:
         for system in harness.turns():
             harness.sample(system, case.measures, partial(fetch, harness, system, case, filled))
+    for system in harness.turns():
+        harness.sample(system, POLL, partial(poll, harness, system))
 
 
 def fetch(harness: Harness, system: System, case: Case, filled: dict[int, str]) -> Mapping[str, float]:
@@ -52,6 +60,16 @@ def fetch(harness: Harness, system: System, case: Case, filled: dict[int, str]) 
     cpu_s = broker.cpu_s() - cpu_before_s
     rate, cpu = case.measures
     return {rate.key: seen["bytes"] / seen["seconds"] / 1e6, cpu.key: cpu_s / (seen["bytes"] / 1e9)}
+
+
+def poll(harness: Harness, system: System) -> Mapping[str, float]:
+    broker = harness.broker(system)
+    with harness.topic(broker, POLLED_PARTITIONS) as topic:
+        cpu_before_s = broker.cpu_s()
+        seen = harness.load(broker, "full", topic, partitions=POLLED_PARTITIONS, seconds=harness.scaled(4, 2))
+        cpu_s = broker.cpu_s() - cpu_before_s
+    rate, cpu = POLL
+    return {rate.key: seen["requests"] / seen["seconds"], cpu.key: cpu_s / seen["requests"] * 1e6}
 
 
 def fill(harness: Harness, broker: Broker) -> str:

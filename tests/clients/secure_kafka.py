@@ -18,8 +18,9 @@ from cryptography.hazmat.primitives.serialization import (
 
 from bench import processes
 from bench.errors import NotMeasured
-from bench.systems import CLUSTER_ID, JVM_OPTIONS, SETTINGS, Kafka, free_port, start_and_wait
+from bench.systems import CLUSTER_ID, JVM_OPTIONS, SETTINGS, Kafka, start_and_wait
 from bench.tools import Tools, cache_directory, kafka_jars
+from ottla.cli.free_ports import free_port
 
 USER, PASSWORD = "alice", 'a "quoted", =strange; one'
 SESSION_MS = 3_000

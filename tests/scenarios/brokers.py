@@ -13,17 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ottla.cli.free_ports import free_port
+
 START_SECONDS_MAX = 20.0
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["ottla.broker_process", "ottla.logs"])
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _serve(data: str, port: int, properties: dict[str, str], log_path: str) -> None:

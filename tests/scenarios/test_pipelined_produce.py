@@ -11,7 +11,7 @@ import pytest
 import ottla
 from ottla.api.context import Caller, Services
 from ottla.api.produce_ahead import ProduceGroup
-from ottla.server import connection
+from ottla.server import frame_serving
 from ottla.wire.headers import parse_response_header, request_header
 from ottla.wire.produce_client import encode_request, parse_response
 from ottla.wire.records import Record, build_batch
@@ -78,7 +78,7 @@ def test_requests_that_come_together_keep_their_order(client: RawClient, monkeyp
             groups.append(len(frames))
             super().__init__(services, caller, frames)
 
-    monkeypatch.setattr(connection, "ProduceGroup", Counted)
+    monkeypatch.setattr(frame_serving, "ProduceGroup", Counted)
     pipeline = Pipeline(client)
     for _ in range(ROUNDS_MAX):
         frames, keys = [], []

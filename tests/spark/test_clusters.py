@@ -15,7 +15,7 @@ import pyspark
 import pytest
 from confluent_kafka import Producer
 
-from bench.systems import free_port
+from ottla.cli.free_ports import free_port
 from ottla.client.deadline import Deadline
 from ottla.spark.interpreter import worker_python
 from ottla.spark.java import java_home

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.systems import free_port
+from ottla.cli.free_ports import free_port
 from tests.spark.conftest import Lab, kill_session
 from tests.spark.test_clusters import BAD, GOOD, produce, run_program, start, wait_for
 from tests.spark.test_sink import committed

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import ParamSpec, Protocol, TypeVar
 
 from ottla.log.disk import Disk
+from ottla.model.ids import uuid_to_base64
 from ottla.runtime.network import Network
 from ottla.runtime.tcp_network import TcpNetwork
 
@@ -78,6 +79,13 @@ class Threads:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
+def random_uuid() -> uuid.UUID:
+    """A random one. In base64 it does not begin with a dash, as in Kafka, so that it can be given to any command."""
+    while uuid_to_base64(found := uuid.uuid4()).startswith("-"):
+        pass
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """Everything outside the process that the runtime reaches, in one place."""
@@ -86,5 +94,5 @@ class World:
     offload: Offload
     disk: Disk
     rng: random.Random
-    new_uuid: Callable[[], uuid.UUID] = uuid.uuid4
+    new_uuid: Callable[[], uuid.UUID] = random_uuid
     network: Network = field(default_factory=TcpNetwork)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 import time
 
 import pytest
 
+from ottla.cli.free_ports import free_port
 from ottla.client.cluster import Cluster
 from ottla.client.errors import (
     BrokerError,
@@ -23,20 +23,15 @@ from ottla.wire.schema import encode
 from tests.unit.client.scripted_broker import API_VERSIONS, METADATA, NODE_ID, TOPIC, ScriptedBroker
 
 
-def dead_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def test_one_live_address_of_the_list_is_enough() -> None:
     with ScriptedBroker() as broker:
-        addresses = parse_bootstrap(f"127.0.0.1:{dead_port()},{broker.bootstrap}")
+        addresses = parse_bootstrap(f"127.0.0.1:{free_port()},{broker.bootstrap}")
         with Cluster(ClientSettings(bootstrap=addresses)) as cluster:
             assert [found.node_id for found in cluster.brokers()] == [NODE_ID]
 
 
 def test_no_live_address_fails_at_once_and_names_them_all() -> None:
-    ports = dead_port(), dead_port()
+    ports = free_port(), free_port()
     started = time.monotonic()
     with (
         Cluster(ClientSettings.of(",".join(f"127.0.0.1:{port}" for port in ports))) as cluster,
@@ -95,7 +90,7 @@ def test_a_topic_without_a_leader_is_waited_for() -> None:
 
 def test_an_advertised_address_that_is_out_of_reach_says_what_to_change() -> None:
     with ScriptedBroker() as broker, Cluster(broker.settings()) as cluster:
-        elsewhere = MetadataResponseBroker(node_id=NODE_ID, host="127.0.0.1", port=dead_port())
+        elsewhere = MetadataResponseBroker(node_id=NODE_ID, host="127.0.0.1", port=free_port())
         answer = MetadataResponse(brokers=[elsewhere], topics=[])
         broker.answers[METADATA] = lambda version, frame, position: encode(answer, version)
         cluster.brokers()

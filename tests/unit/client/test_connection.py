@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from ottla.cli.free_ports import free_port
 from ottla.client.connection import IN_FLIGHT_MAX, Connection
 from ottla.client.errors import (
     CannotConnectError,
@@ -216,10 +217,8 @@ def test_a_port_that_keeps_silent_cannot_be_used() -> None:
 
 
 def test_nothing_listens_says_what_to_start() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = Address("127.0.0.1", listener.getsockname()[1])
     with pytest.raises(CannotConnectError, match="ottla serve"):
-        Connection.open(address, QUICK)
+        Connection.open(Address("127.0.0.1", free_port()), QUICK)
 
 
 def test_a_name_that_nobody_knows_is_named() -> None:

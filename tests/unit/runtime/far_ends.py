@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -50,12 +49,6 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes:
 
 def framed(frame: bytes) -> bytes:
     return struct.pack(">i", len(frame)) + frame
-
-
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def broker_like(versions: dict[int, tuple[int, int]], answering: Answering) -> Behaviour:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.cli.free_ports import free_port
 from ottla.core.controller.commands import AllocateProducerIds, Command, ProducerIdBlock
 from ottla.core.controller.image import MetadataImage
 from ottla.model.configs.resolve import BrokerConfig
@@ -23,7 +24,7 @@ from ottla.runtime.tcp_network import TcpNetwork
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.wire.schema import decode, encode
-from tests.unit.runtime.far_ends import Behaviour, broker_like, far_end, unused_port
+from tests.unit.runtime.far_ends import Behaviour, broker_like, far_end
 
 COMMAND = AllocateProducerIds(1, 5)
 VERSIONS = {58: (0, 0), 67: (0, 0)}
@@ -129,7 +130,7 @@ def test_voters_are_asked_in_turn_while_nobody_is_known_to_lead() -> None:
             far_end(controller(1, ErrorCode.NOT_CONTROLLER)) as follower,
             far_end(controller(7)) as leader,
         ):
-            node.voters = [("127.0.0.1", port) for port in (follower, unused_port(), leader)]
+            node.voters = [("127.0.0.1", port) for port in (follower, free_port(), leader)]
             assert await node.channel.submit(COMMAND) == (7, 10)
             assert await node.channel.forward(b"request", principal="User:ann", host="192.0.2.1") == b"7:request"
 
@@ -178,7 +179,7 @@ def test_who_waits_for_a_frozen_controller_is_served_by_its_successor() -> None:
 
 def test_a_node_that_becomes_the_controller_meanwhile_serves_itself() -> None:
     async def story(node: Node) -> None:
-        node.elect(1, ("127.0.0.1", unused_port()))
+        node.elect(1, ("127.0.0.1", free_port()))
         command = asyncio.ensure_future(node.channel.submit(COMMAND))
         request = asyncio.ensure_future(node.channel.forward(b"request", principal="User:ann", host="192.0.2.1"))
         await asyncio.sleep(0.02)
@@ -209,7 +210,7 @@ def test_without_a_controller_the_time_ends(monkeypatch: pytest.MonkeyPatch) -> 
     async def story(node: Node) -> None:
         with pytest.raises(PeerError, match="no controller is known"):
             await node.channel.submit(COMMAND, timeout_ms=100)
-        node.voters = [("127.0.0.1", unused_port())]
+        node.voters = [("127.0.0.1", free_port())]
         with pytest.raises(PeerError, match="nothing listens there"):
             await node.channel.submit(COMMAND, timeout_ms=100)
         with pytest.raises(ApiError, match="nothing listens there") as caught:

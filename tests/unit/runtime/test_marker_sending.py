@@ -11,6 +11,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from ottla.api import write_txn_markers
+from ottla.cli.free_ports import free_port
 from ottla.core.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from ottla.core.controller.records import BrokerEndpoint
 from ottla.core.transactions.commands import PendingMarkers
@@ -23,7 +24,7 @@ from ottla.runtime.peers import Peers
 from ottla.runtime.tcp_network import TcpNetwork
 from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from ottla.wire.schema import Message, decode, encode
-from tests.unit.runtime.far_ends import broker_like, far_end, unused_port
+from tests.unit.runtime.far_ends import broker_like, far_end
 from tests.unit.runtime.hosted import NODE_ID, TOPIC, Hosted
 
 OTHER, THIRD = 2, 3
@@ -183,7 +184,7 @@ def test_what_a_leader_refuses_and_what_nobody_leads_is_told() -> None:
 def test_a_broker_that_is_gone_costs_only_its_own_partitions_and_leadership_is_followed() -> None:
     async def story(stack: AsyncExitStack) -> None:
         other = OtherBroker()
-        cluster = Cluster({OTHER: await serving(stack, other), THIRD: unused_port()}, OTHER, THIRD)
+        cluster = Cluster({OTHER: await serving(stack, other), THIRD: free_port()}, OTHER, THIRD)
         stack.callback(cluster.peers.close)
         results = await settled(cluster.sending.send(pending(7, 0, 1), 9))
         assert results == {0: ErrorCode.NONE, 1: ErrorCode.NETWORK_EXCEPTION}

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from ottla.cli.free_ports import free_port
 from ottla.core.controller.image import BrokerImage, MetadataImage
 from ottla.core.controller.records import BrokerEndpoint
 from ottla.runtime import peers as peers_module
@@ -20,7 +21,7 @@ from ottla.runtime.peers import Peer, Peers
 from ottla.runtime.tcp_network import TcpNetwork
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.schema import decode, encode
-from tests.unit.runtime.far_ends import Behaviour, broker_like, far_end, framed, read_frame, unused_port
+from tests.unit.runtime.far_ends import Behaviour, broker_like, far_end, framed, read_frame
 
 HEARTBEAT = 12
 SERVED = {HEARTBEAT: (0, 3)}
@@ -173,7 +174,7 @@ def test_a_conversation_goes_on_until_an_answer_ends_it() -> None:
 
 def test_a_refusal_says_so_and_the_next_request_connects_again() -> None:
     async def story(cluster: Cluster) -> None:
-        port = unused_port()
+        port = free_port()
         cluster.ports[2] = port
         peer = cluster.peers.to_broker(2, "coordinator")
         for _ in range(2):
@@ -223,7 +224,7 @@ def test_the_controller_is_the_leader_or_else_each_voter_in_turn() -> None:
         with pytest.raises(PeerError, match="no controller is known"):
             await ask(peer, 0)
         async with far_end(saying(1)) as one, far_end(saying(2)) as two:
-            cluster.voters = [("127.0.0.1", one), ("127.0.0.1", unused_port()), ("127.0.0.1", two)]
+            cluster.voters = [("127.0.0.1", one), ("127.0.0.1", free_port()), ("127.0.0.1", two)]
             assert await ask(peer, 0) == 1
             assert await ask(peer, 0) == 1
             peer.reset("it is not the controller")

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from ottla.cli.free_ports import free_port
 from ottla.core.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from ottla.core.controller.records import BrokerEndpoint
 from ottla.model.errors import ApiError, ErrorCode
@@ -23,7 +24,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from ottla.wire.schema import decode, encode
-from tests.unit.runtime.far_ends import broker_like, far_end, unused_port
+from tests.unit.runtime.far_ends import broker_like, far_end
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 NODE_ID, OTHER = 1, 2
@@ -112,7 +113,7 @@ def test_a_question_and_its_answer(add: bool) -> None:
 
 def test_what_is_here_or_nowhere_is_not_asked() -> None:
     async def story() -> None:
-        remote, peers = remote_of(unused_port(), NODE_ID, OTHER, -1)
+        remote, peers = remote_of(free_port(), NODE_ID, OTHER, -1)
         assert remote.verify(0, "t", 7, 3, [A0], add=False) is None
         assert remote.verify(9, "t", 7, 3, [A0], add=False) is None
         with pytest.raises(ApiError) as refused:
@@ -125,7 +126,7 @@ def test_what_is_here_or_nowhere_is_not_asked() -> None:
 
 def test_silence_is_not_consent() -> None:
     async def story() -> None:
-        remote, peers = remote_of(unused_port(), NODE_ID, OTHER)
+        remote, peers = remote_of(free_port(), NODE_ID, OTHER)
         await refused_with(ErrorCode.NETWORK_EXCEPTION, verify(remote, A0))
         peers.close()
         old = Coordinator({A0: 0})

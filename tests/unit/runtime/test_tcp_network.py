@@ -9,10 +9,11 @@ import struct
 
 import pytest
 
+from ottla.cli.free_ports import free_port
 from ottla.runtime import tcp_network
 from ottla.runtime.network import PeerError
 from ottla.runtime.tcp_network import TcpNetwork
-from tests.unit.runtime.far_ends import Listening, far_end, framed, read_frame, unused_port
+from tests.unit.runtime.far_ends import Listening, far_end, framed, read_frame
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -57,7 +58,7 @@ def test_frames_that_come_byte_by_byte_are_whole() -> None:
 
 def test_a_port_where_nobody_listens_refuses() -> None:
     async def story() -> None:
-        port = unused_port()
+        port = free_port()
         for host in ("127.0.0.1", "localhost"):
             with pytest.raises(PeerError, match="nothing listens there") as caught:
                 await TcpNetwork().connect(host, port, Listening())
@@ -68,7 +69,7 @@ def test_a_port_where_nobody_listens_refuses() -> None:
 
 def test_a_socket_that_meets_itself_is_a_refusal() -> None:
     async def story() -> None:
-        port = unused_port()
+        port = free_port()
         real_socket = socket.socket
 
         def bound_to_the_port(family: int, kind: int) -> socket.socket:

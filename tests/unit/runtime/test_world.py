@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.runtime.world import SteadyClock
+from uuid import UUID
+
+import pytest
+
+from ottla.model.ids import uuid_to_base64
+from ottla.runtime.world import SteadyClock, random_uuid
 
 
 class SetClock:
@@ -35,3 +40,11 @@ def test_setting_the_time_moves_no_deadline() -> None:
     clock.wall_ms -= 2 * 86_400_000
     clock.passed_s += 0.25
     assert steady.now_ms() == 1_700_000_000_250
+
+
+def test_an_id_never_begins_with_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command would take it for an option."""
+    chance = iter([*(UUID(bytes=bytes([first]) + bytes(15)) for first in range(0xF8, 0xFD))])
+    monkeypatch.setattr("uuid.uuid4", lambda: next(chance))
+    assert uuid_to_base64(random_uuid()).startswith("_")
+    assert list(chance) == []

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 from ottla.core.groups.offset_store import OffsetStore
 from ottla.core.groups.records import OffsetRecord
+from tests.measured import kept_bytes, least
 from tests.unit.core.groups.offset_coordinator import TOPIC_ID
 
 
@@ -141,10 +140,12 @@ def test_an_offset_costs_little_memory() -> None:
         for group in range(100)
         for partition in range(100)
     ]
-    tracemalloc.start()
-    store = OffsetStore()
-    for record in records:
-        store.replay(record, -1)
-    used, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert used / store.count < 130
+
+    def store_all() -> OffsetStore:
+        store = OffsetStore()
+        for record in records:
+            store.replay(record, -1)
+        return store
+
+    assert store_all().count == len(records)
+    assert least(lambda: kept_bytes(store_all) / len(records), 130) < 130

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from ottla.core.groups import regex
 from ottla.core.groups.regex import PATTERN_LENGTH_MAX, PATTERNS_KEPT_MAX, PatternMatches, compile_pattern
 from ottla.model.errors import ApiError, ErrorCode
+from tests.measured import least, thread_seconds
 
 
 def topics(*names: str) -> dict[str, object]:
@@ -49,10 +48,12 @@ def test_long_patterns_and_large_programs_are_refused() -> None:
 
 def test_a_pattern_made_to_explode_costs_little() -> None:
     names = topics(*("a" * 240 + str(number) for number in range(100)))
-    started = time.process_time()
-    for pattern in ("(a+)+$", "(a|a)*b", "(a?){150}a{150}", "(.*a){100}b", "(?:[ab]*a[ab]{200})c"):
-        PatternMatches().topics(pattern, names)
-    assert time.process_time() - started < 2
+
+    def match() -> None:
+        for pattern in ("(a+)+$", "(a|a)*b", "(a?){150}a{150}", "(.*a){100}b", "(?:[ab]*a[ab]{200})c"):
+            PatternMatches().topics(pattern, names)
+
+    assert least(lambda: thread_seconds(match), 2) < 2
 
 
 def test_only_names_that_came_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
