@@ -442,8 +442,7 @@ class Broker:
         services, table = self._services, self._services.partitions
         if delta.brokers_changed:
             table.brokers_changed(image.brokers)
-            if services.absences is not None:
-                services.absences.brokers_changed(image)
+            self._peers.brokers_changed(image)
         for topic in delta.topics_deleted:
             services.log_directories.delete(table.drop(topic.id))
         for topic in delta.topics_created:

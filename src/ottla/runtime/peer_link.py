@@ -145,24 +145,28 @@ class Link:
         if not self._owed:
             self.fail("it sent an answer to nothing")
             return
-        owed = self._owed.popleft()
-        if self._crowd:
-            self._let_in()
+        owed = self._owed[0]
         try:
             correlation_id, position = parse_response_header(owed.api_key, owed.version, frame)
         except MalformedMessageError as error:
-            self._owed.appendleft(owed)
             self.fail(f"its answer could not be read: {error}")
             return
         if correlation_id != owed.correlation_id:
-            self._owed.appendleft(owed)
             self.fail(f"it answered request {correlation_id} where {owed.correlation_id} was next")
+            return
+        body = None
+        if owed.reply is not None and not owed.answer.done():
+            # Still owed: should this fall over, or end the connection, whoever waits must hear of it.
+            body = owed.reply(frame[position:])
+            if self.failure is not None:
+                return
+        self._owed.popleft()
+        if body is not None and self._stream is not None:
+            self._send(self._stream, owed, body)
         elif not owed.answer.done():
-            if owed.reply is not None and (body := owed.reply(frame[position:])) is not None:
-                if self._stream is not None:
-                    self._send(self._stream, owed, body)
-            else:
-                owed.answer.set_result(memoryview(bytes(frame[position:])))
+            owed.answer.set_result(memoryview(bytes(frame[position:])))
+        if self._crowd:
+            self._let_in()
 
     def stream_closed(self, error: PeerError) -> None:
         if self._on_lost is not None:

@@ -36,21 +36,28 @@ class FixedTarget:
 
 
 class BrokerTarget:
-    """A broker, at the address it has registered."""
+    """A broker, at the address it has registered; a new epoch says that it is another process.
 
-    __slots__ = ("_address_of", "_broker_id")
+    The end of a process may not be heard of: that of its host sends nothing. Who waited for its answers would do so
+    until they are overdue, though the broker is back.
+    """
 
-    def __init__(self, broker_id: int, address_of: Callable[[int], Address | None]) -> None:
+    __slots__ = ("_broker_id", "_epoch", "_find")
+
+    def __init__(self, broker_id: int, find: Callable[[int], tuple[Address, int] | None]) -> None:
+        """`find` says the address and the epoch of a broker."""
         self._broker_id = broker_id
-        self._address_of = address_of
+        self._find = find
+        self._epoch = -1
 
     def right(self, address: Address) -> bool:
-        return self._address_of(self._broker_id) == address
+        return self._find(self._broker_id) == (address, self._epoch)
 
     def next(self) -> Address:
-        address = self._address_of(self._broker_id)
-        if address is None:
+        found = self._find(self._broker_id)
+        if found is None:
             raise PeerError(f"broker {self._broker_id}", "it is not registered with an inter-broker listener")
+        address, self._epoch = found
         return address
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 NEGOTIATION_TIMEOUT_MS: Final = 5000
 API_VERSIONS_ASKED: Final = 3
+ELSEWHERE: Final = "the peer is elsewhere now, or was started anew"
 
 R = TypeVar("R", bound=Message)
 
@@ -146,7 +147,7 @@ class Peer:
         if link is None or link.failure is not None:
             return None
         if not self._target.right(link.address):
-            self.reset("the peer is elsewhere now")
+            self.reset(ELSEWHERE)
             return None
         return link
 
@@ -169,7 +170,7 @@ class Peer:
             raise again(error) from None
 
     def _left_because(self) -> str:
-        return "closed" if self._closed else "the peer is elsewhere now"
+        return "closed" if self._closed else ELSEWHERE
 
     def _attempt_ended(self, attempt: asyncio.Task[Link]) -> None:
         if self._connecting is attempt:
@@ -265,14 +266,14 @@ class Peers:
         self._voters = voters
         self._closed = False
         self._peers: dict[tuple[str, object, str], Peer] = {}
-        self.absences = Absences(network, image, self.address_of_broker)
+        self.absences = Absences(network, image, self._address_of_broker)
 
     def to_broker(self, broker_id: int, lane: str) -> Peer:
         return self._peer(
             "broker",
             broker_id,
             lane,
-            lambda: BrokerTarget(broker_id, self.address_of_broker),
+            lambda: BrokerTarget(broker_id, self._find_broker),
             lambda: self.absences.connection_lost(broker_id),
         )
 
@@ -282,16 +283,27 @@ class Peers:
     def to_address(self, host: str, port: int, lane: str) -> Peer:
         return self._peer("address", (host, port), lane, lambda: FixedTarget((host, port)))
 
-    def address_of_broker(self, broker_id: int) -> Address | None:
-        """Where other brokers find this one; None if it is not registered."""
+    def _address_of_broker(self, broker_id: int) -> Address | None:
+        found = self._find_broker(broker_id)
+        return None if found is None else found[0]
+
+    def _find_broker(self, broker_id: int) -> tuple[Address, int] | None:
+        """Where other brokers find this one, and its epoch; None if it is not registered."""
         broker = self._image().brokers.get(broker_id)
         if broker is None:
             return None
         name = self._listener_name()
         for endpoint in broker.endpoints:
             if endpoint.name == name:
-                return endpoint.host, endpoint.port
+                return (endpoint.host, endpoint.port), broker.epoch
         return None
+
+    def brokers_changed(self, image: MetadataImage) -> None:
+        """The metadata says something else about brokers: nobody waits for one that has moved, or was started anew."""
+        self.absences.brokers_changed(image)
+        for (kind, _, _), peer in self._peers.items():
+            if kind == "broker":
+                peer.follow()
 
     def controller_changed(self) -> None:
         """Another node leads the quorum: nobody waits for the old one any more."""

@@ -32,18 +32,19 @@ class Cluster:
 
     def __init__(self) -> None:
         self.ports: dict[int, int] = {}
+        self.epoch = 1
         self.leader: Address | None = None
         self.voters: Sequence[Address] = ()
         self.peers = Peers(
             TcpNetwork(connect_timeout_ms=2000),
             client_id="tests",
-            image=self._image,
+            image=self.image,
             listener_name=lambda: "INTERNAL",
             leader=lambda: self.leader,
             voters=lambda: self.voters,
         )
 
-    def _image(self) -> MetadataImage:
+    def image(self) -> MetadataImage:
         return MetadataImage(brokers={broker_id: self._broker(broker_id) for broker_id in self.ports})
 
     def _broker(self, broker_id: int) -> BrokerImage:
@@ -51,7 +52,7 @@ class Cluster:
             BrokerEndpoint("CLIENTS", "127.0.0.1", 1, 0),
             BrokerEndpoint("INTERNAL", "127.0.0.1", self.ports[broker_id], 0),
         )
-        return BrokerImage(id=broker_id, epoch=1, incarnation_id=UUID(int=1), endpoints=endpoints)
+        return BrokerImage(id=broker_id, epoch=self.epoch, incarnation_id=UUID(int=1), endpoints=endpoints)
 
 
 def run(story: Callable[[Cluster], Awaitable[None]]) -> None:
@@ -208,6 +209,50 @@ def test_a_broker_that_moves_is_found_at_its_new_address() -> None:
             del cluster.ports[2]
             with pytest.raises(PeerError, match="not registered"):
                 await ask(peer, 1)
+
+    run(story)
+
+
+def test_nobody_waits_for_a_broker_that_was_started_anew() -> None:
+    """Its host went down without a word: the old connection stands, and nothing ever comes over it."""
+
+    async def story(cluster: Cluster) -> None:
+        asked: list[int] = []
+
+        async def silent_at_first(key: int, version: int, body: memoryview) -> bytes:
+            asked.append(cluster.epoch)
+            if cluster.epoch == 1:
+                await asyncio.Event().wait()
+            return await echo_generation(key, version, body)
+
+        async with far_end(broker_like(SERVED, silent_at_first)) as cluster.ports[2]:
+            peer = cluster.peers.to_broker(2, "replica-0")
+            waiting = asyncio.ensure_future(ask(peer, 1, timeout_ms=60_000))
+            await until(lambda: bool(asked))
+            cluster.peers.brokers_changed(cluster.image())
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            cluster.epoch = 2
+            cluster.peers.brokers_changed(cluster.image())
+            with pytest.raises(PeerError, match="started anew"):
+                await waiting
+            assert await ask(peer, 7) == 7
+
+    run(story)
+
+
+def test_a_reply_that_falls_over_ends_the_conversation() -> None:
+    async def story(cluster: Cluster) -> None:
+        async def answer(key: int, version: int, body: memoryview) -> bytes:
+            return b"answer"
+
+        def reply(body: memoryview) -> bytes | None:
+            raise RuntimeError("not foreseen")
+
+        async with far_end(broker_like({1: (4, 17)}, answer)) as port:
+            peer = cluster.peers.to_address("127.0.0.1", port, "replica-0")
+            with pytest.raises(PeerError, match="not foreseen"):
+                await peer.request_raw(1, 16, lambda v: b"question", timeout_ms=60_000, reply=reply)
 
     run(story)
 
