@@ -1,6 +1,7 @@
 """How long nothing is acknowledged when a leader is killed under load, and when it is restarted as planned.
 
-The brokers have their defaults and reach each other directly.
+The brokers have their defaults and reach each other directly. Clients do not pause before they connect again: they meet
+a broker that was struck a moment ago, and their pause, which grows with each attempt in vain, is none of the brokers'.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ RESTART_SECONDS_MAX: Final = 0.3
 DOWN_SECONDS: Final = 2.2
 """Longer than a gap may be, so that a broker that comes back does not end one."""
 AFTER_SECONDS: Final = 0.5
+RECONNECT_MS_MAX: Final = 100
 IN_SYNC_SECONDS_MAX: Final = 30.0
 PLACES: Final = [Place("orders", partition) for partition in range(3)]
 
@@ -38,7 +40,15 @@ class GapMeasurement:
             cluster.start()
             cluster.create_topic("orders", len(PLACES))
             clients = [
-                IdempotentProducer(name, cluster.bootstrap_servers, self._recording, 1, places=PLACES, in_flight_max=5)
+                IdempotentProducer(
+                    name,
+                    cluster.bootstrap_servers,
+                    self._recording,
+                    1,
+                    places=PLACES,
+                    in_flight_max=5,
+                    reconnect_ms_max=RECONNECT_MS_MAX,
+                )
                 for name in ("producer-0", "producer-1")
             ]
             for client in clients:

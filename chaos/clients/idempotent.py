@@ -34,9 +34,11 @@ class IdempotentProducer(Client):
         *,
         places: list[Place],
         in_flight_max: int = 1,
+        reconnect_ms_max: int = 10_000,
     ) -> None:
         super().__init__(name, bootstrap_servers, recording, seed)
         self._in_flight_max = in_flight_max
+        self._reconnect_ms_max = reconnect_ms_max
         self._places = places
         self._orders = dict.fromkeys(places, 0)
         self._under_way = 0
@@ -50,6 +52,7 @@ class IdempotentProducer(Client):
                 linger_ms=2,
                 message_timeout_ms=120_000,
                 max_in_flight_requests_per_connection=self._in_flight_max,
+                reconnect_backoff_max_ms=self._reconnect_ms_max,
             )
         )
         while not self._stopping.is_set():
