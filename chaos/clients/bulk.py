@@ -7,15 +7,15 @@ and a recording of its own, in which records may be repeated.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import Producer
 
-from chaos.clients.client import Client, settings
+from chaos.clients.client import settings
+from chaos.clients.windowed import WindowedProducer
 from chaos.recording import Recording
 from simulator.findings import Findings
-from simulator.history import Outcome, Place, Send
+from simulator.history import Outcome, Place
 
 IN_FLIGHT: Final = 5
 VALUE_BYTES: Final = 1500
@@ -25,18 +25,10 @@ BURST: Final = 60
 WINDOW: Final = 300
 """Records under way at once."""
 PAUSE_SECONDS: Final = 0.1
-FLUSH_SECONDS: Final = 60.0
 
 
-class BulkProducer(Client):
+class BulkProducer(WindowedProducer):
     """Sends bursts of long values, each to one partition."""
-
-    def __init__(
-        self, name: str, bootstrap_servers: str, recording: Recording, seed: int, *, places: list[Place]
-    ) -> None:
-        super().__init__(name, bootstrap_servers, recording, seed)
-        self._places = places
-        self._under_way = 0
 
     def _run(self) -> None:
         producer = Producer(
@@ -56,22 +48,11 @@ class BulkProducer(Client):
                     self._send(producer, place)
             producer.poll(PAUSE_SECONDS)
             self._stopping.wait(PAUSE_SECONDS)
-        if producer.flush(FLUSH_SECONDS) > 0:
-            self._recording.failed(f"{self.name} could not deliver all within {FLUSH_SECONDS:.0f} s of the end")
+        self._deliver_all(producer)
 
     def _send(self, producer: Producer, place: Place) -> None:
         send = self._recording.send(place, self.name, 0)
-        self._under_way += 1
-        value = str(send.value).encode().ljust(VALUE_BYTES)
-        producer.produce(place.topic, value, partition=place.partition, on_delivery=partial(self._delivered, send))
-
-    def _delivered(self, send: Send, error: KafkaError | None, message: Message) -> None:
-        self._under_way -= 1
-        if error is None:
-            self._recording.settle(send, Outcome.OK, message.offset() or 0)
-        else:
-            self._recording.settle(send, Outcome.UNKNOWN)
-            self._recording.failed(f"{self.name}: {error.name()}: {error.str()}")
+        self._produce(producer, send, str(send.value).encode().ljust(VALUE_BYTES))
 
 
 def check_bulk(recording: Recording, findings: Findings) -> None:

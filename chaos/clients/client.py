@@ -8,7 +8,10 @@ import threading
 import traceback
 from typing import Any, Final
 
+from confluent_kafka import KafkaError, Message
+
 from chaos.recording import Recording
+from simulator.history import Outcome, Send
 
 STOP_SECONDS_MAX: Final = 90.0
 
@@ -62,3 +65,11 @@ class Client:
 
     def _run(self) -> None:
         raise NotImplementedError
+
+    def _settle(self, send: Send, error: KafkaError | None, message: Message) -> None:
+        """Record what a client's library says of a record."""
+        if error is None:
+            offset = message.offset()
+            self._recording.settle(send, Outcome.OK, -1 if offset is None else offset)
+        else:
+            self._recording.settle(send, Outcome.UNKNOWN)

@@ -8,21 +8,20 @@ have several under way, and so have those of `bulk`, which may repeat themselves
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import Producer
 
-from chaos.clients.client import Client, settings
+from chaos.clients.client import settings
+from chaos.clients.windowed import WindowedProducer
 from chaos.recording import Recording
-from simulator.history import Outcome, Place, Send
+from simulator.history import Place
 
 WINDOW: Final = 200
 """Records under way at once."""
-FLUSH_SECONDS: Final = 60.0
 
 
-class IdempotentProducer(Client):
+class IdempotentProducer(WindowedProducer):
     """Sends values to partitions at random."""
 
     def __init__(
@@ -36,12 +35,10 @@ class IdempotentProducer(Client):
         in_flight_max: int = 1,
         reconnect_ms_max: int = 10_000,
     ) -> None:
-        super().__init__(name, bootstrap_servers, recording, seed)
+        super().__init__(name, bootstrap_servers, recording, seed, places=places)
         self._in_flight_max = in_flight_max
         self._reconnect_ms_max = reconnect_ms_max
-        self._places = places
         self._orders = dict.fromkeys(places, 0)
-        self._under_way = 0
 
     def _run(self) -> None:
         producer = Producer(
@@ -60,23 +57,10 @@ class IdempotentProducer(Client):
                 if self._under_way < WINDOW:
                     self._send(producer)
             producer.poll(0.01)
-        if producer.flush(FLUSH_SECONDS) > 0:
-            self._recording.failed(f"{self.name} could not deliver all within {FLUSH_SECONDS:.0f} s of the end")
+        self._deliver_all(producer)
 
     def _send(self, producer: Producer) -> None:
         place = self._random.choice(self._places)
         self._orders[place] += 1
         send = self._recording.send(place, self.name, self._orders[place])
-        self._under_way += 1
-        producer.produce(
-            place.topic, str(send.value).encode(), partition=place.partition, on_delivery=partial(self._delivered, send)
-        )
-
-    def _delivered(self, send: Send, error: KafkaError | None, message: Message) -> None:
-        self._under_way -= 1
-        if error is None:
-            offset = message.offset()
-            self._recording.settle(send, Outcome.OK, -1 if offset is None else offset)
-        else:
-            self._recording.settle(send, Outcome.UNKNOWN)
-            self._recording.failed(f"{self.name}: {error.name()}: {error.str()}")
+        self._produce(producer, send, str(send.value).encode())

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from chaos.clients.client import Client, settings
 from chaos.recording import Recording
@@ -119,19 +119,12 @@ class TransactionalProducer(Client):
     def _send(self, producer: Producer, transaction: Transaction, place: Place) -> Send:
         self._orders[place] += 1
         send = self._recording.send(place, self.name, self._orders[place], transaction)
-        delivered = partial(self._delivered, send)
+        delivered = partial(self._settle, send)
         try:
             producer.produce(place.topic, str(send.value).encode(), partition=place.partition, on_delivery=delivered)
         except KafkaException as error:
             self._judge("produce", error)
         return send
-
-    def _delivered(self, send: Send, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            offset = message.offset()
-            self._recording.settle(send, Outcome.OK, -1 if offset is None else offset)
-        else:
-            self._recording.settle(send, Outcome.UNKNOWN)
 
     def _step(self, name: str, call: Callable[[], object]) -> None:
         """Do it, again where that is what the client asks for. Abandoned, or _NeedsAbort."""

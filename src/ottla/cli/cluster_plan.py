@@ -17,7 +17,7 @@ from typing import Final
 from ottla.cli.failures import UsageError
 from ottla.cli.free_ports import free_ports
 from ottla.model.configs.properties import parse_properties
-from ottla.model.ids import uuid_to_base64
+from ottla.model.ids import spellable, uuid_to_base64
 
 FILE_NAME: Final = "cluster.properties"
 BROKERS_MAX: Final = 64
@@ -59,10 +59,8 @@ class Membership:
 
 
 def new_cluster_id() -> str:
-    """A random id, in the form that Kafka gives them; never one that begins with a dash, which looks like an option."""
-    while (text := uuid_to_base64(uuid.uuid4())).startswith("-"):
-        pass
-    return text
+    """A random id, in the form that Kafka gives them."""
+    return uuid_to_base64(spellable(uuid.uuid4))
 
 
 def plan_cluster(

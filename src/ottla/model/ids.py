@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -40,6 +41,13 @@ class TopicPartition(NamedTuple):
 def uuid_to_base64(value: UUID) -> str:
     """Kafka's spelling of an id: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def spellable(draw: Callable[[], UUID]) -> UUID:
+    """The first id drawn that does not begin with a dash in base64, as in Kafka: any command takes it for no option."""
+    while uuid_to_base64(found := draw()).startswith("-"):
+        pass
+    return found
 
 
 def uuid_from_base64(text: str) -> UUID:

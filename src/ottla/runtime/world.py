@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import ParamSpec, Protocol, TypeVar
 
 from ottla.log.disk import Disk
-from ottla.model.ids import uuid_to_base64
+from ottla.model.ids import spellable
 from ottla.runtime.network import Network
 from ottla.runtime.tcp_network import TcpNetwork
 
@@ -80,10 +80,7 @@ class Threads:
 
 
 def random_uuid() -> uuid.UUID:
-    """A random one. In base64 it does not begin with a dash, as in Kafka, so that it can be given to any command."""
-    while uuid_to_base64(found := uuid.uuid4()).startswith("-"):
-        pass
-    return found
+    return spellable(uuid.uuid4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
