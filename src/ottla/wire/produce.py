@@ -183,12 +183,18 @@ def _parse_flexible(frame: memoryview, pos: int, *, by_id: bool) -> ProduceReque
         partitions: list[tuple[int, memoryview | None]] = []
         for _ in range(_checked(count - 1, budget)):
             index, low, middle, high = _unpack_index_length(frame, pos)
-            if low >= 0x80 and middle >= 0x80 and high < 0x80:  # A batch of 16 kB to 2 MB.
+            if low >= 0x80 and middle < 0x80:  # A batch of up to 16 kB.
+                length, pos = low & 0x7F | middle << 7, pos + 6
+            elif low >= 0x80 and high < 0x80:  # Up to 2 MB.
                 length, pos = low & 0x7F | (middle & 0x7F) << 7 | high << 14, pos + 7
             else:
                 length, pos = read_unsigned(frame, pos + 4)
-            after = pos + length - 1 if length else pos
-            partitions.append((index, frame[pos:after] if length else None))
+            if length:
+                after = pos + length - 1
+                partitions.append((index, frame[pos:after]))
+            else:
+                after = pos
+                partitions.append((index, None))
             pos = skip_tags(frame, after) if frame[after] else after + 1
         topics.append((topic, partitions))
         pos = skip_tags(frame, pos) if frame[pos] else pos + 1
