@@ -1,10 +1,10 @@
 """What a section measures with: turns, samples, brokers that stay up, topics, load.
 
 Theory of operation. The two systems take turns (A B A B A B), so that what slowly changes on the machine, such as
-heat or a page cache that fills, hits both. For sections that load a broker both brokers are up and warm together, and
-only one of them is loaded at a time. A sample that fails is a reason on the page, and the measure is not tried again
-on that system. A sample during which processes that are not ours were busy is taken again, a bounded number of times
-in a run.
+heat, hits both. For sections that load a broker both brokers are up and warm together, and only one of them is loaded
+at a time. Before each sample the page cache is full (`page_cache`). A sample that fails is a reason on the page, and
+the measure is not tried again on that system. A sample during which processes that are not ours were busy is taken
+again, a bounded number of times in a run.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from bench import processes, topics
 from bench.errors import NotMeasured, ToolMissing
+from bench.page_cache import PageCache
 from bench.processes import Neighbours
 from bench.results import Measure, Results, Sample, number
 from bench.systems import Broker, System
@@ -53,6 +54,10 @@ class Harness:
     _names: int = 0
     _repeats_left: int = REPEATS_MAX
     _began: float = field(default_factory=time.monotonic)
+    _page_cache: PageCache = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._page_cache = PageCache(self.work)
 
     def say(self, text: str) -> None:
         print(f"[{time.monotonic() - self._began:5.0f} s] {text}", file=sys.stderr, flush=True)
@@ -96,6 +101,8 @@ class Harness:
         self.say(f"{system.name}: {measures[0].title}: {shown}{others}")
 
     def _undisturbed(self, take: Callable[[], Mapping[str, float]]) -> tuple[Mapping[str, float], float]:
+        if not self.quick:
+            self._page_cache.fill()
         figures, percent = observed(take)
         if Sample(0, percent).disturbed and self._repeats_left:
             self._repeats_left -= 1

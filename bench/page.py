@@ -17,7 +17,9 @@ WIDTH = 120
 INTRODUCTION = """`make bench` writes this page. Both systems run on 127.0.0.1 with the same settings, as one broker
 where nothing else is said, in one run and in turns; a figure is the median of its rounds, and ± is half their spread.
 Absolute figures belong to this machine, so the ratio is what counts. `~` marks figures during which other work
-disturbed the machine. A run fails when a floor does not hold."""
+disturbed the machine. Before each sample the page cache is full, as it is wherever a broker has run for a while: the
+first write to memory that a virtual machine has given back to its host may cost more than all that a broker does with
+the same bytes. A run fails when a floor does not hold."""
 
 
 def write(page: Path, results: Results, tools: Tools, rounds: int) -> None:
