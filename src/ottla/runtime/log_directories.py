@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger("ottla.storage")
 
 STRAY_SUFFIX: Final = "-stray"
+CLUSTER_FILE: Final = "cluster.properties"
+"""Lies where several brokers have their directories. One broker there would take those for partitions that nobody
+owns, and set them aside."""
 
 
 class LogDirectories:
@@ -98,9 +101,18 @@ class LogDirectories:
         StorageError if another broker holds one, if the metadata log's cannot be had, or if there is none.
         """
         disk = self._world.disk
+        for path in dict.fromkeys((*config.log_dirs, config.metadata_log_dir)):
+            if disk.exists(f"{path}/{CLUSTER_FILE}"):
+                raise StorageError(
+                    path,
+                    "the brokers of `ottla serve --brokers N` live there, each in a directory of its own: start them "
+                    "with --brokers, or give this broker another directory",
+                )
         self.cluster_id = self._settle_cluster_id(config)
         for path in dict.fromkeys((*config.log_dirs, config.metadata_log_dir)):
             try:
+                if disk.exists(path) and not disk.is_dir(path):
+                    raise StorageError(path, "is a file: name a directory") from NotADirectoryError(path)
                 directory = LogDirectory.open(
                     path,
                     disk,
