@@ -12,6 +12,8 @@ from ottla.model.errors import ConfigError
 
 _VOTER: Final = re.compile(r"(?P<id>[0-9]{1,9})@(?P<address>.+)")
 _ADDRESS: Final = re.compile(r"\[?(?P<host>[0-9a-zA-Z\-%._:]+?)\]?:(?P<port>[0-9]{1,5})")
+_EVERY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})
+_THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_\-]{1,64}")
 
 
@@ -50,6 +52,20 @@ def parse_voters(entries: Sequence[str]) -> tuple[Voter, ...]:
 def parse_bootstrap_servers(entries: Sequence[str]) -> tuple[Address, ...]:
     """`host:port` each."""
     return tuple(_address("controller.quorum.bootstrap.servers", entry) for entry in entries)
+
+
+def name_others(servers: Sequence[Address], own: Sequence[Endpoint]) -> bool:
+    """Whether one of the servers is another node. Kafka's own server.properties names the node itself and nobody else:
+    that is a quorum of one, and asking it who the voters are would never end."""
+    return any(not any(_is_at(endpoint, server) for endpoint in own) for server in servers)
+
+
+def _is_at(endpoint: Endpoint, server: Address) -> bool:
+    if endpoint.port != server.port:
+        return False
+    return endpoint.host == server.host or (
+        endpoint.host in _EVERY_ADDRESS | _THIS_MACHINE and server.host in _THIS_MACHINE
+    )
 
 
 def _address(key: str, text: str) -> Address:

@@ -6,7 +6,7 @@ whoever holds the old one goes on with consistent values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, cast
 
@@ -174,6 +174,7 @@ class BrokerConfig:
     controller_quorum_voters: tuple[Voter, ...]
     """Empty where this node is its own only voter, or asks the bootstrap servers who the voters are."""
     controller_quorum_bootstrap_servers: tuple[Address, ...]
+    """Empty, too, where they are this node and nobody else."""
     leader_replication_throttled_rate: int
     follower_replication_throttled_rate: int
     log_dirs: tuple[str, ...]
@@ -225,9 +226,10 @@ class BrokerConfig:
         if strict:
             _check_together(values)
             check_served(values)
+        own = _listeners(fixed)
         derived: dict[str, Any] = {
-            **_listeners(fixed),
-            **_quorum(fixed),
+            **own,
+            **_quorum(fixed, (*own["listeners"], *own["advertised_listeners"])),
             **{name.replace(".", "_"): values.get(name, LONG_MAX) for name in _RATES},
             **_directories(fixed),
             "max_connections_per_ip_overrides": _overrides(values),
@@ -311,10 +313,12 @@ def _listeners(values: Mapping[str, ConfigValue]) -> dict[str, Any]:
     }
 
 
-def _quorum(values: Mapping[str, ConfigValue]) -> dict[str, Any]:
+def _quorum(values: Mapping[str, ConfigValue], own: Sequence[addresses.Endpoint]) -> dict[str, Any]:
     voters = quorum.parse_voters(_list(values, "controller.quorum.voters"))
     quorum.check_roles(values, voters)
     servers = quorum.parse_bootstrap_servers(_list(values, "controller.quorum.bootstrap.servers"))
+    if "controller" in _list(values, "process.roles") and not quorum.name_others(servers, own):
+        servers = ()
     return {"controller_quorum_voters": voters, "controller_quorum_bootstrap_servers": servers}
 
 

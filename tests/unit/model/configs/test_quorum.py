@@ -26,6 +26,28 @@ def test_voters_are_parsed() -> None:
     assert servers[0] == Address("a", 1)
 
 
+@pytest.mark.parametrize(
+    ("listeners", "servers", "asked"),
+    [
+        ("PLAINTEXT://:9092,CONTROLLER://:9093", "localhost:9093", 0),
+        ("PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093", "127.0.0.1:9093", 0),
+        ("PLAINTEXT://one.example:9092,CONTROLLER://one.example:9093", "one.example:9093", 0),
+        ("PLAINTEXT://one.example:9092,CONTROLLER://one.example:9093", "two.example:9093", 1),
+        ("PLAINTEXT://one.example:9092,CONTROLLER://one.example:9093", "one.example:9093,two.example:9093", 2),
+        ("PLAINTEXT://:9092,CONTROLLER://:9093", "localhost:9193", 1),
+    ],
+)
+def test_a_node_whose_bootstrap_servers_are_itself_is_alone(listeners: str, servers: str, asked: int) -> None:
+    """Kafka's own server.properties says it this way, and a node that asked itself who the voters are would wait."""
+    told = config(
+        listeners=listeners,
+        advertised_listeners=listeners.split(",")[0].replace("//:", "//localhost:"),
+        controller_listener_names="CONTROLLER",
+        controller_quorum_bootstrap_servers=servers,
+    )
+    assert len(told.controller_quorum_bootstrap_servers) == asked
+
+
 def test_a_lone_node_needs_nothing() -> None:
     alone = config()
     assert alone.controller_quorum_voters == ()
