@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -283,6 +284,18 @@ def test_configs_are_got_set_and_unset(ottla: Shell, topic: str) -> None:
     assert b"no.such" in ottla.run("config", "set", "--topic", topic, "no.such=1", code=1).stderr
     ottla.run("config", "get", "--topic", topic, "no.such", code=2)
     ottla.run("config", "get", "--topic", "cli-never-was", code=4)
+
+
+def test_a_config_that_there_is_not_is_not_said_to_be_unset(ottla: Shell, topic: str) -> None:
+    assert b"retention.sm" in ottla.run("config", "unset", "--topic", topic, "retention.sm", code=2).stderr
+    assert b"retention.sm" in ottla.run("topic", "alter", topic, "--delete-config", "retention.sm", code=2).stderr
+
+
+@pytest.mark.parametrize("arguments", [("get",), ("set", "log.retention.ms=1"), ("unset", "log.retention.ms")])
+def test_a_broker_that_there_is_not_is_not_waited_for(ottla: Shell, arguments: tuple[str, ...]) -> None:
+    started_at = time.monotonic()
+    assert b"broker 4711" in ottla.run("config", *arguments, "--broker", "4711", code=4).stderr
+    assert time.monotonic() - started_at < 10
 
 
 def test_the_cluster_is_shown(ottla: Shell, bootstrap: str) -> None:

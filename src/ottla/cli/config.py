@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 import typer
 
-from ottla.cli.failures import UsageError
+from ottla.cli.failures import CommandError, Exit, UsageError
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, OutputOption, chosen_output, connect, parse_pairs
 from ottla.cli.output import write_json, write_rows
 from ottla.cli.topic_description import source_text
@@ -62,9 +63,9 @@ def get(
     """Show configs: the ones that were set, or the ones that are named, or all."""
     resource = _resource(topic, broker, all_brokers)
     chosen = chosen_output(output)
-    with Admin(connect(bootstrap)) as admin:
+    with _admin(bootstrap, broker) as admin:
         entries = admin.describe_configs(resource.kind, resource.name, keys or None)
-    _check_known(keys or [], entries, resource)
+    _check_among(keys or (), entries, resource_title(*resource))
     shown = [entry for entry in entries if everything or keys or _was_set(entry, resource)]
     if chosen is Output.JSON:
         write_json({entry.name: entry.value for entry in shown})
@@ -87,7 +88,7 @@ def set_configs(
     """Set configs; all of them or, if one is refused, none."""
     resource = _resource(topic, broker, all_brokers)
     values = parse_pairs(pairs, "config")
-    with Admin(connect(bootstrap)) as admin:
+    with _admin(bootstrap, broker) as admin:
         admin.alter_configs(resource.kind, resource.name, set_to=values)
     typer.echo(f"set {', '.join(values)} of {resource_title(*resource)}")
 
@@ -102,7 +103,9 @@ def unset(
 ) -> None:
     """Let configs fall back to their defaults."""
     resource = _resource(topic, broker, all_brokers)
-    with Admin(connect(bootstrap)) as admin:
+    with _admin(bootstrap, broker) as admin:
+        if not all_brokers:  # their list has only what was set
+            check_known(keys, admin, resource.kind, resource.name)
         admin.alter_configs(resource.kind, resource.name, unset=keys)
     typer.echo(f"unset {', '.join(keys)} of {resource_title(*resource)}")
 
@@ -115,10 +118,24 @@ def _resource(topic: str | None, broker: int | None, all_brokers: bool) -> Resou
     return Resource(ResourceType.BROKER, EVERY_BROKER if broker is None else str(broker))
 
 
-def _check_known(keys: list[str], entries: list[ConfigEntry], resource: Resource) -> None:
+def _admin(bootstrap: str, broker: int | None) -> Admin:
+    """For a broker that runs: one that does not would be waited for, as if it were being restarted."""
+    cluster = connect(bootstrap)
+    if broker is not None and all(known.node_id != broker for known in cluster.brokers()):
+        cluster.close()
+        raise CommandError(f"no broker {broker} runs in this cluster; see `ottla cluster info`", Exit.NOT_FOUND)
+    return Admin(cluster)
+
+
+def check_known(keys: Sequence[str], admin: Admin, kind: ResourceType, name: str) -> None:
+    """A UsageError names a key that there is not. The cluster takes it from whoever unsets it, as Kafka does."""
+    _check_among(keys, admin.describe_configs(kind, name), resource_title(kind, name))
+
+
+def _check_among(keys: Sequence[str], entries: Sequence[ConfigEntry], title: str) -> None:
     missing = set(keys) - {entry.name for entry in entries}
     if missing:
-        raise UsageError(f"{resource_title(*resource)} has no config {', '.join(sorted(missing))}")
+        raise UsageError(f"{title} has no config {', '.join(sorted(missing))}")
 
 
 def _was_set(entry: ConfigEntry, resource: Resource) -> bool:

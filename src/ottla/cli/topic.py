@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ottla.cli.config import check_known
 from ottla.cli.failures import CommandError, Exit, UsageError
 from ottla.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -140,6 +141,8 @@ def alter(
         raise UsageError("nothing to change: give --partitions, --config or --delete-config")
     with Admin(connect(bootstrap)) as admin:
         admin.describe_topic(name)
+        if delete_config:
+            check_known(delete_config, admin, ResourceType.TOPIC, name)
         if configs or delete_config:
             admin.alter_configs(ResourceType.TOPIC, name, set_to=configs, unset=delete_config or ())
         if partitions is not None:
