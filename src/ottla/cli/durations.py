@@ -34,8 +34,16 @@ def parse_moment_ms(text: str, option: str) -> int:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
         raise UsageError(f"{option} {text!r}: write an ISO time such as 2026-01-31T12:00:00") from None
-    zoned = moment.astimezone() if moment.tzinfo is None else moment
-    return max(int(zoned.astimezone(UTC).timestamp() * 1000), 0)
+    return moment_ms(moment)
+
+
+def moment_ms(moment: datetime) -> int:
+    """Milliseconds since 1970, and 0 for what was before; without a zone it is the user's own time."""
+    try:
+        seconds = moment.timestamp()
+    except (OverflowError, ValueError):  # the first and the last hours of the calendar, in zones that lie beyond it
+        seconds = moment.replace(tzinfo=UTC).timestamp()
+    return max(int(seconds * 1000), 0)
 
 
 def duration_text(duration_ms: int) -> str:

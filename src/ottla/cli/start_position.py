@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, NamedTuple
 
+from ottla.cli.durations import moment_ms
 from ottla.cli.failures import UsageError
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import AtTime
@@ -93,5 +94,4 @@ def _iso_ms(text: str) -> int:
             f"--from {text!r}: write beginning, end, an offset, -N for the last N, an ISO time such as "
             f"2026-01-31T12:00:00, @ and milliseconds, or an age such as 15m"
         ) from None
-    zoned = moment.astimezone() if moment.tzinfo is None else moment
-    return max(int(zoned.astimezone(UTC).timestamp() * 1000), 0)
+    return moment_ms(moment)

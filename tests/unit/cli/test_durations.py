@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 
 import pytest
@@ -40,6 +41,17 @@ def test_a_moment_is_read_in_its_zone_or_the_users_own() -> None:
     assert parse_moment_ms("2026-01-31T12:00", "--x") == int(local.timestamp() * 1000)
     with pytest.raises(UsageError, match="--x"):
         parse_moment_ms("yesterday", "--x")
+
+
+@pytest.mark.parametrize("text", ["0001-01-01", "0001-01-01T00:00:00+23:00", "1969-12-31T00:00:00Z"])
+def test_a_moment_before_1970_is_the_first_there_is(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for zone in ("Pacific/Kiritimati", "America/Los_Angeles"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        assert parse_moment_ms(text, "--x") == 0
+        assert parse_moment_ms("9999-12-31T23:59:59", "--x") > 253_402_000_000_000
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ NOW_MS = 1_700_000_000_000
         ("15m", AtTime(NOW_MS - 900_000)),
         ("2h", AtTime(NOW_MS - 7_200_000)),
         ("99999999d", AtTime(0)),
+        ("0001-01-01", AtTime(0)),
     ],
 )
 def test_a_start_is_read(text: str, start: Start) -> None:
