@@ -341,3 +341,30 @@ def test_a_failure_is_one_line_and_a_known_exit_code(
 def test_a_wrong_line_of_input_is_named(ottla: Shell, topic: str) -> None:
     done = ottla.run("produce", topic, "--json", stdin=b'{"value": 1}\nnonsense\n', code=1)
     assert b"line 2" in done.stderr
+
+
+def test_lines_before_a_wrong_one_are_sent(ottla: Shell, topic: str) -> None:
+    done = ottla.run("produce", topic, "--key-separator", ":", stdin=b"a:1\nb:2\nnonsense\nc:3\n", code=1)
+    assert b"line 3" in done.stderr
+    assert b"the 2 before it are sent" in done.stderr
+    assert [record["value"] for record in records_of(ottla, topic)] == ["1", "2"]
+    wrong = b'{"value": "3"}\n{"value": "x", "partition": 4711}\n'
+    done = ottla.run("produce", topic, "--json", stdin=wrong, code=4)
+    assert b"line 2" in done.stderr
+    assert [record["value"] for record in records_of(ottla, topic)] == ["1", "2", "3"]
+
+
+def test_headers_arrive_as_they_were_typed(ottla: Shell, topic: str) -> None:
+    ottla.run("produce", topic, "-H", "via=a", "-H", "via=b", "-H", "note= two  blanks ", stdin=b"x\n")
+    (record,) = records_of(ottla, topic)
+    assert record["headers"] == [
+        {"key": "via", "value": "a"},
+        {"key": "via", "value": "b"},
+        {"key": "note", "value": " two  blanks "},
+    ]
+    assert b"-8" in ottla.run("produce", topic, "-H", "\udcff=1", stdin=b"x\n", code=2).stderr
+
+
+def test_a_directory_is_no_file_to_send(ottla: Shell, topic: str, tmp_path: Path) -> None:
+    done = ottla.run("produce", topic, "--file", str(tmp_path), code=2)
+    assert done.stderr.decode() == f"ottla: --file: {tmp_path} is a directory\n"

@@ -13,9 +13,9 @@ import typer
 
 from ottla.cli.failures import CommandError, Exit, UsageError, say
 from ottla.cli.interrupts import InputInterruptedError, Interrupts
-from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, connect, parse_pairs
+from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, connect
 from ottla.cli.production import Production, production_bar, watched
-from ottla.cli.record_input import LineReader
+from ottla.cli.record_input import LineReader, header_name
 from ottla.client.errors import ClientError
 from ottla.client.producer import Producer, ProducerSettings
 
@@ -89,7 +89,7 @@ def produce(
     )
     settings.check()
     reader = LineReader(json_lines=json_lines, key_separator=_bytes(key_separator), null_marker=_bytes(null_marker))
-    headers = tuple((name, _bytes(value)) for name, value in parse_pairs(header, "--header").items())
+    headers = tuple(_header(pair) for pair in header or ())
     with connect(bootstrap) as cluster, _input(file) as descriptor:
         producer = Producer(cluster, settings)
         production = Production(producer, topic, reader, key=_bytes(key), headers=headers, partition=partition)
@@ -122,6 +122,8 @@ def _input(file: str | None) -> Iterator[int]:
     if file is None or file == "-":
         yield sys.stdin.fileno()
         return
+    if os.path.isdir(file):
+        raise UsageError(f"--file: {file} is a directory")
     try:
         descriptor = os.open(file, os.O_RDONLY)
     except OSError as error:
@@ -135,6 +137,17 @@ def _input(file: str | None) -> Iterator[int]:
 def _size(descriptor: int) -> int | None:
     """The bytes of a regular file; None for a pipe or a terminal, whose end nobody knows."""
     return os.fstat(descriptor).st_size or None
+
+
+def _header(pair: str) -> tuple[str, bytes | None]:
+    """As it was typed: a name may come again, and blanks belong to the value."""
+    name, separator, value = pair.partition("=")
+    if not separator or not name:
+        raise UsageError(f"--header {pair!r}: write it as KEY=VALUE")
+    try:
+        return header_name(name), _bytes(value)
+    except ValueError as error:
+        raise UsageError(f"--header {pair!r}: {error}") from None
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -8,11 +8,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from ottla.cli.failures import CommandError
+from ottla.cli.failures import CommandError, Exit
 from ottla.cli.output import size_text
-from ottla.cli.record_input import Headers, LineReader, read_chunks
+from ottla.cli.record_input import Headers, InputRecord, LineReader, read_chunks
+from ottla.client.errors import NotFoundError
 from ottla.client.producer import Producer
 
 if TYPE_CHECKING:
@@ -96,9 +97,13 @@ class Production:
         self._lines += 1
         self.input_bytes += len(line) + 1
         try:
-            record = self._reader.parse(line)
+            self._send_record(self._reader.parse(line))
         except ValueError as error:
-            raise CommandError(f"line {self._lines} of the input: {error}") from None
+            self._refuse(str(error), Exit.FAILED)
+        except NotFoundError as error:
+            self._refuse(str(error), Exit.NOT_FOUND)
+
+    def _send_record(self, record: InputRecord) -> None:
         self._producer.send(
             self._topic,
             record.value,
@@ -107,6 +112,13 @@ class Production:
             partition=self._partition if record.partition is None else record.partition,
             timestamp_ms=record.timestamp,
         )
+
+    def _refuse(self, reason: str, exit_code: Exit) -> NoReturn:
+        """Stop at this line with all before it sent, so that whoever mends it knows where to go on."""
+        self._producer.flush()
+        before = self._lines - 1
+        sent = f" (the {before:,} before it {'is' if before == 1 else 'are'} sent)" if before else ""
+        raise CommandError(f"line {self._lines} of the input: {reason}{sent}", exit_code)
 
 
 def _more_waits(descriptor: int) -> bool:

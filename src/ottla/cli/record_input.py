@@ -84,7 +84,7 @@ def parse_json(line: bytes) -> InputRecord:
         _content(fields.get("key"), fields.get("key_encoding")),
         _headers(fields.get("headers")),
         _whole(fields, "partition"),
-        _whole(fields, "timestamp"),
+        _timestamp(fields),
     )
 
 
@@ -108,7 +108,7 @@ def _headers(value: object) -> Headers:
     if value is None:
         return ()
     if isinstance(value, dict):
-        return tuple((name, _content(content)) for name, content in value.items())
+        return tuple((header_name(name), _content(content)) for name, content in value.items())
     if not isinstance(value, list):
         raise ValueError("headers must be an object or a list")
     return tuple(_header(item) for item in value)
@@ -116,10 +116,27 @@ def _headers(value: object) -> Headers:
 
 def _header(item: object) -> tuple[str, bytes | None]:
     if isinstance(item, dict) and isinstance(item.get("key"), str):
-        return item["key"], _content(item.get("value"), item.get("encoding"))
+        return header_name(item["key"]), _content(item.get("value"), item.get("encoding"))
     if isinstance(item, list) and len(item) == 2 and isinstance(item[0], str):
-        return item[0], _content(item[1])
+        return header_name(item[0]), _content(item[1])
     raise ValueError('a header is {"key": ..., "value": ...}')
+
+
+def header_name(name: str) -> str:
+    """The name, if it can be sent; ValueError if not."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"the header's name {name!r} is not UTF-8") from None
+    return name
+
+
+def _timestamp(fields: dict[str, object]) -> int | None:
+    """Milliseconds since 1970; -1, as `ottla consume` shows it, for a record without a time."""
+    value = _whole(fields, "timestamp")
+    if value is not None and not -1 <= value < 1 << 63:
+        raise ValueError("timestamp must be milliseconds since 1970")
+    return value
 
 
 def _whole(fields: dict[str, object], name: str) -> int | None:
