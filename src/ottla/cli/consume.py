@@ -65,7 +65,7 @@ def consume(
             "--format",
             metavar="FORMAT",
             help="Tokens of kcat: %t topic, %p partition, %o offset, %k key, %s value, %K %S their lengths, "
-            "%h headers, %T time, %% percent; \\n \\t \\xNN.",
+            "%R the value's in four bytes, %h headers, %T time, %% percent; \\n \\t \\xNN.",
         ),
     ] = None,
     keys: Annotated[bool, typer.Option("--keys/--no-keys", help="Show keys in a table or plain lines.")] = True,

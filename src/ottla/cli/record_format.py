@@ -24,11 +24,13 @@ _FIELDS: Final[dict[str, Formatter]] = {
     "s": lambda record: record.value or b"",
     "K": lambda record: b"%d" % _length(record.key),
     "S": lambda record: b"%d" % _length(record.value),
-    "h": lambda record: b",".join(name.encode() + b"=" + (content or b"") for name, content in record.headers),
+    "R": lambda record: _length(record.value).to_bytes(4, "big", signed=True),
+    "h": lambda record: b",".join(_name_bytes(name) + b"=" + (content or b"") for name, content in record.headers),
     "T": lambda record: b"%d" % record.timestamp,
     "%": lambda record: b"%",
 }
-"""kcat's tokens: topic, partition, offset, key, value, their lengths (-1 for null), headers, time in ms."""
+"""kcat's tokens: topic, partition, offset, key, value, their lengths (-1 for null; %R is that of the value in
+four bytes), headers, time in ms."""
 
 
 def compile_format(text: str) -> Formatter:
@@ -61,7 +63,8 @@ def as_json(record: ConsumedRecord) -> bytes:
     _add(fields, "value", record.value)
     if record.headers:
         fields["headers"] = [_json_header(name, content) for name, content in record.headers]
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogateescape") + b"\n"
+    # A header's name may be no UTF-8: its bytes are written as JSON's own escapes.
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace") + b"\n"
 
 
 def plain(*, keys: bool, headers: bool) -> Formatter:
@@ -78,6 +81,11 @@ def readable(content: bytes | None) -> str:
         return content.decode().translate(_UNPRINTABLE)
     except UnicodeDecodeError:
         return f"base64:{base64.b64encode(content).decode()}"
+
+
+def readable_name(name: str) -> str:
+    """A header's name for people, with the same care as its content."""
+    return readable(_name_bytes(name))
 
 
 def time_text(timestamp_ms: int) -> str:
@@ -101,6 +109,10 @@ def _escape(escape: str) -> bytes:
     if escape in _ESCAPES:
         return _ESCAPES[escape]
     raise UsageError(f"--format: \\{escape} is unknown; known are \\n \\t \\r \\0 \\\\ \\xNN")
+
+
+def _name_bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
 
 
 def _length(content: bytes | None) -> int:

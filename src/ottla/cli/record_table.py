@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ottla.cli.record_format import readable, time_text
+from ottla.cli.record_format import readable, readable_name, time_text
 from ottla.client.consumer import ConsumedRecord
 
 _PARTITION_WIDTH: Final = 5
@@ -64,7 +64,9 @@ class RecordTable:
         if self._keys:
             cells.append(_content(record.key))
         if self._headers:
-            cells.append(Text(", ".join(f"{name}={readable(content)}" for name, content in record.headers)))
+            cells.append(
+                Text(", ".join(f"{readable_name(name)}={readable(content)}" for name, content in record.headers))
+            )
         cells.append(_content(record.value))
         return cells
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ottla.cli.failures import UsageError
-from ottla.cli.record_format import as_json, compile_format, plain, readable, time_text
+from ottla.cli.record_format import as_json, compile_format, plain, readable, readable_name, time_text
 from ottla.cli.record_input import parse_json
 from ottla.client.consumer import ConsumedRecord
 
@@ -26,6 +26,7 @@ BINARY = RECORD._replace(key=b"\xff", value=b"\x00\xfe", headers=(("h", b"\xfd")
         ("%s", b"value"),
         ("%K", b"1"),
         ("%S", b"5"),
+        ("%R%s", b"\0\0\0\5value"),
         ("%h", b"a=1,b="),
         ("%T", b"1700000000123"),
         ("%%", b"%"),
@@ -41,6 +42,14 @@ def test_kcats_formats_are_understood(text: str, written: bytes) -> None:
 
 def test_null_has_no_text_and_length_minus_one() -> None:
     assert compile_format("[%k|%s|%K|%S|%h]")(EMPTY) == b"[||-1|-1|]"
+
+
+def test_a_headers_name_may_be_no_text() -> None:
+    record = RECORD._replace(headers=(("\udcff\x1b[2J", b"1"),))
+    assert compile_format("%h")(record) == b"\xff\x1b[2J=1"
+    assert json.loads(as_json(record).decode())["headers"] == [{"key": "\udcff\x1b[2J", "value": "1"}]
+    assert readable_name("\x1b[2J") == "\\x1b[2J"
+    assert readable_name("\udcff") == "base64:/w=="
 
 
 def test_binary_values_are_written_as_they_are() -> None:
