@@ -30,6 +30,7 @@ from ottla.broker_parts import (
     build_coordinators,
     build_peers,
     build_replication,
+    cannot_listen,
     check_supported,
     registration_of,
     with_flags,
@@ -358,7 +359,7 @@ class Broker:
             try:
                 await listener.bind()
             except OSError as error:
-                raise StorageError(str(endpoint), f"cannot listen: {error.strerror or error}") from error
+                raise cannot_listen(str(endpoint), error) from error
             self._listeners.append(listener)
             self._serving.push_async_callback(listener.close, STOP_GRACE_SECONDS)
         self._take_ports()
@@ -393,7 +394,10 @@ class Broker:
         self._metrics_server = MetricsServer(
             services, "127.0.0.1", self._metrics_port, lambda: self._is_ready, listeners=self._listeners
         )
-        self._metrics_port = await self._metrics_server.start()
+        try:
+            self._metrics_port = await self._metrics_server.start()
+        except OSError as error:
+            raise cannot_listen(f"metrics port {self._metrics_port}", error) from error
         self._underneath.push_async_callback(self._metrics_server.stop)
 
     async def stop(self, *, hand_over: bool = True) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
@@ -9,7 +11,7 @@ from uuid import UUID
 from ottla.core.controller.brokers import SUPPORTED_FEATURES
 from ottla.core.controller.commands import RegisterBroker
 from ottla.core.controller.records import BrokerEndpoint, SupportedFeature
-from ottla.model.errors import ConfigError
+from ottla.model.errors import ConfigError, StorageError
 from ottla.runtime.coordinator_kinds import group_kind, transaction_kind
 from ottla.runtime.coordinators import Coordinators
 from ottla.runtime.directory_assignments import DirectoryAssignments
@@ -188,3 +190,11 @@ def check_supported(config: BrokerConfig) -> None:
     for endpoint in config.listeners:
         if endpoint.security_protocol != "PLAINTEXT":
             raise ConfigError(f"listeners: {endpoint}: this version serves PLAINTEXT only")
+
+
+def cannot_listen(where: str, error: OSError) -> StorageError:
+    """Why nobody can be heard there, and what to do about it."""
+    # A name that leads nowhere has a negative number, and a text of its own.
+    reason = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or error
+    taken = "; `ottla doctor` says by whom, if you name the port with --bootstrap"
+    return StorageError(where, f"cannot listen: {reason}{taken if error.errno == errno.EADDRINUSE else ''}")

@@ -112,3 +112,34 @@ def test_a_cluster_inside_a_program() -> None:
         assert broker_ids(server.bootstrap_servers) == [1, 2, 3]
         data = server.data
     assert not data.exists()
+
+
+def failure(data: Path, *options: str) -> tuple[int, list[str]]:
+    """Exit code and lines of a start that fails."""
+    command = [sys.executable, "-m", "ottla", "serve", "--brokers", "3", "--data", str(data), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stderr.splitlines()
+
+
+def test_a_mistake_is_said_once_and_not_by_each_broker(tmp_path: Path) -> None:
+    code, (line,) = failure(tmp_path / "cluster", "--port", "0", "--set", "no.such.key=1")
+    assert (code, "no.such.key" in line) == (2, True)
+    assert not (tmp_path / "cluster").exists()
+    with ottla.Server() as other:
+        port = other.bootstrap_servers.rpartition(":")[2]
+        code, (line,) = failure(tmp_path / "cluster", "--port", port)
+        assert (code, f"127.0.0.1:{port}" in line) == (1, True)
+        single = [
+            sys.executable,
+            "-m",
+            "ottla",
+            "serve",
+            "--port",
+            "0",
+            "--data",
+            str(tmp_path),
+            "--metrics-port",
+            port,
+        ]
+        done = subprocess.run(single, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, f"metrics port {port}" in done.stderr) == (1, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import random
 import socket
 from pathlib import Path
@@ -29,6 +30,18 @@ def free_ports(count: int) -> list[int]:
     candidates = range(_FIRST, _ephemeral_first())
     with contextlib.ExitStack() as probes:
         return [_bound(probes.enter_context(socket.socket()), candidates) for _ in range(count)]
+
+
+def is_taken(host: str, port: int) -> bool:
+    """Whether another process listens there already."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with contextlib.closing(socket.socket(family)) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
 
 
 def _bound(probe: socket.socket, candidates: range) -> int:

@@ -35,7 +35,9 @@ class LogLevel(StrEnum):
     "`ottla serve --config server.properties`"
 )
 def serve(
-    data: Annotated[str | None, typer.Option(metavar="DIR", help="Where the logs are kept.")] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Where the logs are kept; ottla-data, right here, unless told.")
+    ] = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on; 127.0.0.1 unless told.")] = None,
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="The port to listen on; 9092 unless told, 0 for a free one.")

@@ -24,8 +24,10 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Final
 
 from ottla.cli.cluster_plan import PlannedBroker, plan_cluster
-from ottla.cli.failures import Exit, UsageError, say
+from ottla.cli.failures import CommandError, Exit, UsageError, say
+from ottla.cli.free_ports import is_taken
 from ottla.cli.serve_options import ServeOptions
+from ottla.model.configs.resolve import BrokerConfig
 
 STOP_SECONDS_MAX: Final = 30.0
 RESTART_SECONDS: Final = 0.5
@@ -41,7 +43,12 @@ def run_cluster(options: ServeOptions, properties: dict[str, str], broker_count:
     data = options.data or properties.pop("log.dirs", None) or properties.pop("log.dir", None)
     if data is None or "," in data:
         raise UsageError("--brokers: say with --data in which directory the brokers are to keep theirs")
+    BrokerConfig.from_properties(properties)  # a mistake in it is said once, not by each broker
     planned = plan_cluster(os.path.abspath(data), broker_count, options.host, options.port, properties)
+    for broker in planned:
+        # Brokers would find another cluster there, and advise about that.
+        if is_taken(broker.host, broker.port):
+            raise CommandError(f"{broker.host}:{broker.port}: another process listens there; choose another --port")
     return Supervisor([Child(broker, _command(broker, options)) for broker in planned]).run()
 
 

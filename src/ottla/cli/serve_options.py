@@ -14,6 +14,7 @@ from typing import Final
 
 from ottla.cli.failures import UsageError
 
+PORT_MAX: Final = 65_535
 LOG_FORMATS: Final = ("console", "json")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -72,6 +73,8 @@ def parse_plain(arguments: Sequence[str]) -> ServeOptions | None:
 def run(options: ServeOptions) -> int:
     """Check what can be checked before a broker is built, then be it, or watch over several; returns the exit code."""
     _check_numbers(options)
+    if options.data == "":
+        raise UsageError("--data: no directory is named; is the variable that holds it empty?")
     _check_choice("--log-format", options.log_format, LOG_FORMATS)
     _check_choice("--log-level", options.log_level, LOG_LEVELS)
     properties = _properties(options)
@@ -131,5 +134,8 @@ def _check_choice(option: str, value: str | None, choices: tuple[str, ...]) -> N
 def _check_numbers(options: ServeOptions) -> None:
     if options.brokers is not None and options.brokers < 1:
         raise UsageError("--brokers: at least one")
+    for option, port in (("--port", options.port), ("--metrics-port", options.metrics_port)):
+        if port is not None and port > PORT_MAX:
+            raise UsageError(f"{option} {port}: ports end at {PORT_MAX}")
     if options.console_port is not None:
         raise UsageError("--console-port: this version has no web console yet; leave the option out")
