@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from ottla import cli
 from ottla.cli.app import COMMANDS, run_command
 from ottla.cli.failures import Exit
 
@@ -134,3 +135,22 @@ def test_only_the_module_of_the_command_is_loaded() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_ctrl_c_while_a_command_is_loaded_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_run", interrupted)
+    with pytest.raises(SystemExit) as leaving:
+        cli.main()
+    assert leaving.value.code == Exit.INTERRUPTED
+    assert capsys.readouterr().err == "ottla: interrupted\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_the_shell_closed_is_no_failure(closed: str) -> None:
+    done = subprocess.run(f"{sys.executable} -m ottla version --all {closed}", shell=True, check=False)
+    assert done.returncode == Exit.OK
