@@ -290,7 +290,7 @@ def test_an_open_transaction_is_shown_and_aborted(ottla: Shell, bootstrap: str, 
     assert (shown["state"], shown["partitions"]) == ("Ongoing", [{"topic": topic, "partition": 1}])
     assert name in [row["transactional_id"] for row in json.loads(ottla.output("txn", "list", "-o", "json"))]
     assert name not in ottla.output("txn", "list", "--running-for", "1h")
-    assert name in ottla.output("txn", "list", "--state", "Ongoing", "--producer-id", str(shown["producer_id"]))
+    assert name in ottla.output("txn", "list", "--state", "ongoing", "--producer-id", str(shown["producer_id"]))
     assert topic not in ottla.output("txn", "hanging", "--topic", topic, "--older-than", "0ms")
     known = ("txn", "abort", "--topic", topic, "--partition", "1", "--start-offset", "10")
     assert name.encode() in ottla.run(*known, code=1).stderr

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from ottla.cli.failures import CommandError, Exit
 from ottla.cli.group_description import describe_group
 from ottla.cli.group_reset import EPILOG, reset
-from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, OutputOption, chosen_output, connect
+from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, OutputOption, choose, chosen_output, connect
 from ottla.cli.output import write_json, write_pairs, write_rows
 from ottla.cli.partition_choice import PartitionChoice, parse_choice
 from ottla.client.errors import NotFoundError
@@ -21,6 +21,19 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="
 offsets_app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="markdown")
 app.command(epilog=EPILOG)(reset)
 app.add_typer(offsets_app, name="offsets")
+
+STATES: Final = (
+    "Stable",
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    "NotReady",
+    "Dead",
+)
+TYPES: Final = ("classic", "consumer", "share", "streams")
+"""Kafka's, some of which this broker has not: the command works with any cluster."""
 
 GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.", show_default=False)]
 
@@ -51,8 +64,9 @@ def list_groups(
 ) -> None:
     """List groups with their type, state and coordinator."""
     chosen = chosen_output(output)
+    states, types = choose(state, STATES, "--state"), choose(kind, TYPES, "--type")
     with connect(bootstrap) as cluster:
-        groups = GroupAdmin(cluster).list_groups(state or (), kind or ())
+        groups = GroupAdmin(cluster).list_groups(states, types)
     rows = [
         {
             "group": listed.group_id,

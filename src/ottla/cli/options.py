@@ -71,3 +71,13 @@ def parse_pairs(pairs: Sequence[str] | None, option: str) -> dict[str, str]:
             raise UsageError(f"{option} {pair!r}: write it as KEY=VALUE")
         parsed[key.strip()] = value.strip()
     return parsed
+
+
+def choose(given: Sequence[str] | None, known: Sequence[str], option: str) -> list[str]:
+    """What was given, spelt as the cluster spells it; a UsageError names what is not known. A filter with a typo would
+    find nothing, and look as if there were nothing."""
+    spelling = {name.lower(): name for name in known}
+    for text in given or ():
+        if text.lower() not in spelling:
+            raise UsageError(f"{option} {text!r}: choose one of {', '.join(known)}")
+    return [spelling[text.lower()] for text in given or ()]

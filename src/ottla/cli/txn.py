@@ -7,14 +7,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ottla.cli.durations import duration_text, parse_duration_ms
 from ottla.cli.failures import UsageError, say
 from ottla.cli.group_description import assignment_text
-from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, OutputOption, chosen_output, connect
+from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, OutputOption, choose, chosen_output, connect
 from ottla.cli.output import write_json, write_pairs, write_rows
 from ottla.cli.partition_choice import chosen_partitions, parse_choice
 from ottla.client.admin import Admin
@@ -27,6 +27,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="markdown")
+
+
+STATES: Final = (
+    "Ongoing",
+    "Empty",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "PrepareEpochFence",
+    "Dead",
+)
 
 
 @app.callback()
@@ -51,8 +63,9 @@ def list_transactions(
 ) -> None:
     """List transactional ids with their state, producer and coordinator."""
     running_ms = -1 if running_for is None else parse_duration_ms(running_for, "--running-for")
+    states = choose(state, STATES, "--state")
     with connect(bootstrap) as cluster:
-        found = TransactionAdmin(cluster).list_transactions(state or (), producer_id or (), running_ms=running_ms)
+        found = TransactionAdmin(cluster).list_transactions(states, producer_id or (), running_ms=running_ms)
     rows = [
         {
             "transactional id": listed.transactional_id,
