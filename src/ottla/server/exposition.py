@@ -5,9 +5,9 @@ ten thousand partitions have a hundred thousand lines: `Exposition.render` is an
 lets the loop turn in between. A thread would be no better: it would keep the interpreter for milliseconds at a time,
 once for each system call of the loop.
 
-Names are those that dashboards know. `kafka_brokers`, `kafka_broker_info` and `kafka_topic_*` are those of
-danielqsj/kafka_exporter; the other `kafka_*` are what Strimzi's rules for the JMX exporter make of Kafka's MBeans;
-`process_*` are Prometheus' own; `ottla_*` is what only Ottla has.
+Names are those that dashboards know. `kafka_brokers`, `kafka_broker_info`, `kafka_topic_*` and `kafka_consumergroup_*`
+are those of danielqsj/kafka_exporter; the other `kafka_*` are what Strimzi's rules for the JMX exporter make of Kafka's
+MBeans; `process_*` are Prometheus' own; `ottla_*` is what only Ottla has.
 
 What an editor must keep true:
 - Between two pieces anything may change: topics come and go, logs open and close. A piece looks up what it needs.
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 from ottla import __version__
 from ottla.server import broker_families as broker
 from ottla.server.coordinator_families import coordinator_families
+from ottla.server.group_families import group_families
 from ottla.server.metric_text import Family
 from ottla.server.partition_families import ClusterCounts, partition_families
 from ottla.server.topic_families import TopicTraffic
@@ -75,6 +76,7 @@ class Exposition:
         yield from broker.telemetry_families(services)
         yield from broker.raft_families(services)
         yield from coordinator_families(services)
+        yield from group_families(services)
         counts = ClusterCounts()
         yield from counts.count(services)
         yield from broker.cluster_families(services, counts, is_controller=is_controller)

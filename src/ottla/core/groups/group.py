@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal, Protocol, TypeAlias
 
 from ottla.core.groups.records import GroupRecord
@@ -24,6 +25,10 @@ class Group(Protocol):
     @property
     def state_name(self) -> str:
         """Kafka's name of the state that the group is in, e.g. PreparingRebalance."""
+
+    @property
+    def members(self) -> Mapping[str, object]:
+        """Those who are in it, by id."""
 
     @property
     def is_empty(self) -> bool:
