@@ -58,14 +58,21 @@ class LineReader:
 
 def read_chunks(descriptor: int, read: Callable[[int, int], bytes] = os.read) -> Iterator[list[bytes]]:
     """Lines as they arrive, many at once from a file, one at a time from a person. A last line may lack its end."""
-    rest = b""
+    begun: list[bytes] = []
+    """The pieces of a line that has not ended yet. They are put together once: a long line comes in very many."""
+    begun_bytes = 0
     while chunk := read(descriptor, _READ_BYTES):
-        *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > LINE_BYTES_MAX:
+        *lines, rest = chunk.split(b"\n")
+        if lines:
+            lines[0] = b"".join((*begun, lines[0]))
+            begun, begun_bytes = [], 0
+        begun.append(rest)
+        begun_bytes += len(rest)
+        if begun_bytes > LINE_BYTES_MAX:
             raise CommandError(f"a line is longer than {LINE_BYTES_MAX >> 20} MB: is the input text?")
         yield [line.removesuffix(b"\r") for line in lines]
-    if rest:
-        yield [rest.removesuffix(b"\r")]
+    if begun_bytes:
+        yield [b"".join(begun).removesuffix(b"\r")]
 
 
 def parse_json(line: bytes) -> InputRecord:

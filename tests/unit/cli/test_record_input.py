@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from ottla.cli.failures import CommandError
 from ottla.cli.record_input import InputRecord, LineReader, parse_json, read_chunks
 
 
@@ -49,6 +51,19 @@ def test_a_line_that_comes_in_pieces_is_one_line() -> None:
     os.close(writing)
     assert list(chunks) == []
     os.close(reading)
+
+
+def test_a_very_long_line_costs_no_more_than_many_short_ones() -> None:
+    pieces = iter([b"first\n", *[b"x" * 65_536] * 700, b"y\nlast"])
+    started_at = time.process_time()
+    lines = [line for chunk in read_chunks(0, lambda _descriptor, _size: next(pieces, b"")) for line in chunk]
+    assert time.process_time() - started_at < 2
+    assert lines == [b"first", b"x" * 65_536 * 700 + b"y", b"last"]
+
+
+def test_a_line_that_never_ends_is_refused() -> None:
+    with pytest.raises(CommandError, match="64 MB"):
+        list(read_chunks(0, lambda _descriptor, _size: b"x" * 65_536))
 
 
 def test_a_plain_line_is_a_value() -> None:
