@@ -101,7 +101,9 @@ class Server:
             runner = _ThreadRunner(str(self.data), host, port, self._properties)
         try:
             self._bootstrap_servers = runner.start()
-        except BaseException:
+        except BaseException:  # Ctrl-C among them
+            with contextlib.suppress(Exception):
+                runner.stop()
             self._remove_temporary()
             raise
         self._runner = runner
@@ -130,7 +132,15 @@ class Server:
         self.stop()
 
     async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.start)
+        starting = asyncio.ensure_future(asyncio.to_thread(self.start))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled: what it starts has to be stopped, or nobody would.
+            with contextlib.suppress(Exception):
+                await starting
+            await asyncio.to_thread(self.stop)
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -146,6 +156,8 @@ class _ThreadRunner:
         self._ready: Future[str] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+        self._is_unwanted = False
+        """Set when it is to stop, which may be before there is a loop to tell."""
         self._thread = threading.Thread(target=self._run, name="ottla-server", daemon=True)
 
     def start(self) -> str:
@@ -153,6 +165,7 @@ class _ThreadRunner:
         return self._ready.result(START_SECONDS_MAX)
 
     def stop(self) -> None:
+        self._is_unwanted = True
         if self._loop is not None and self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(STOP_SECONDS_MAX)
@@ -178,6 +191,8 @@ class _ThreadRunner:
         data, host, port, properties = self._options
         broker = Broker.from_properties(properties, data=data, host=host, port=port)
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        if self._is_unwanted:
+            return
         await broker.start()
         try:
             self._ready.set_result(broker.bootstrap_servers)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 import ottla
+from ottla import embed
 from ottla.client.admin import Admin
 from ottla.embed import ServerError
 from ottla.model.configs.definition import ResourceType
@@ -102,3 +105,45 @@ def test_using_a_server_that_does_not_run_says_so() -> None:
 def test_fixtures_give_a_topic_with_as_many_partitions_as_asked(ottla_server: ottla.Server, ottla_topic: str) -> None:
     with Admin.connect(ottla_server.bootstrap_servers) as admin:
         assert len(admin.describe_topic(ottla_topic).partitions) == 4
+
+
+def of_servers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("ottla")]
+
+
+@pytest.mark.parametrize("turns", [1, 2, 50])
+def test_a_start_that_is_cancelled_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """A time-out around `async with` is enough to cancel it."""
+    before = of_servers()
+
+    async def cancel_a_start() -> None:
+        starting = asyncio.create_task(ottla.Server().__aenter__())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    asyncio.run(cancel_a_start())
+    assert list(tmp_path.iterdir()) == []
+    assert of_servers() == before
+
+
+class Interrupted(Future[str]):
+    """What a start waits for, when Ctrl-C comes meanwhile."""
+
+    def result(self, timeout: float | None = None) -> str:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_during_a_start_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = of_servers()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(embed, "Future", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ottla.Server().start()
+    assert list(tmp_path.iterdir()) == []
+    assert of_servers() == before
