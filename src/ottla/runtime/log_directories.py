@@ -102,12 +102,7 @@ class LogDirectories:
         """
         disk = self._world.disk
         for path in dict.fromkeys((*config.log_dirs, config.metadata_log_dir)):
-            if disk.exists(f"{path}/{CLUSTER_FILE}"):
-                raise StorageError(
-                    path,
-                    "the brokers of `ottla serve --brokers N` live there, each in a directory of its own: start them "
-                    "with --brokers, or give this broker another directory",
-                )
+            self._check_is_ours(path)
         self.cluster_id = self._settle_cluster_id(config)
         for path in dict.fromkeys((*config.log_dirs, config.metadata_log_dir)):
             try:
@@ -131,6 +126,27 @@ class LogDirectories:
             if path in config.log_dirs:
                 self._counts[directory] = 0
             self._cleaner_checkpoints[directory] = CleanerCheckpoint(disk, directory.path)
+
+    def _check_is_ours(self, path: str) -> None:
+        """Before it is marked as ours, which cannot be taken back."""
+        disk = self._world.disk
+        if disk.exists(f"{path}/{CLUSTER_FILE}"):
+            raise StorageError(
+                path,
+                "the brokers of `ottla serve --brokers N` live there, each in a directory of its own: start them "
+                "with --brokers, or give this broker another directory",
+            )
+        try:
+            is_marked = read_identity(disk, path) is not None
+        except OSError:
+            return  # opening it finds that out, too, and may go on without it
+        # A new identity would not be among the voters of that log, and wait for them for ever.
+        if not is_marked and disk.exists(f"{path}/{TopicPartition(METADATA_TOPIC, 0)}"):
+            raise StorageError(
+                path,
+                "meta.properties, which says whose data this is, is missing or damaged: bring that file back, or start "
+                "in another directory",
+            )
 
     def _settle_cluster_id(self, config: BrokerConfig) -> str:
         """The cluster that the directories belong to, or the one they are to belong to from now on."""

@@ -44,3 +44,17 @@ def test_a_file_in_place_of_the_directory_is_said_to_be_one(tmp_path: Path) -> N
     file.write_text("")
     with pytest.raises(StorageError, match="is a file: name a directory"):
         opened(file)
+
+
+@pytest.mark.parametrize("left", [None, "", "garbage\n"])
+def test_data_whose_owner_is_not_known_any_more_is_not_taken_over(tmp_path: Path, left: str | None) -> None:
+    """A broker that made up a new identity would wait for ever for the voters that its metadata names."""
+    opened(tmp_path).close()
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    identity = tmp_path / "meta.properties"
+    identity.unlink()
+    if left is not None:
+        identity.write_text(left)
+    with pytest.raises(StorageError, match=r"meta\.properties"):
+        opened(tmp_path)
+    assert (identity.read_text() if identity.exists() else None) == left
