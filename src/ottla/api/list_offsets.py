@@ -11,6 +11,7 @@ before version 5 LEADER_NOT_AVAILABLE: an end that it named now might go back. W
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.api.refusal import refusal
@@ -34,7 +35,16 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 
-FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+FIRST_VERSION = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""Times below 0 have a meaning each, and no other does."""
+NEVER = 1 << 15
 READ_COMMITTED = 1
 LEADER_EPOCH_SINCE = 4
 NOT_AVAILABLE_SINCE = 5
@@ -51,13 +61,14 @@ class Found(NamedTuple):
 
 
 async def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
-    repeated = {key for key in asked if asked.count(key) > 1} if len(asked) != len(set(asked)) else set()
+    asked = Counter(
+        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    )
     topics = []
     for topic in request.topics:
         partitions = []
         for partition in topic.partitions:
-            if (topic.name, partition.partition_index) in repeated:
+            if asked[topic.name, partition.partition_index] > 1:
                 partitions.append(_refused(partition, ErrorCode.INVALID_REQUEST))
             else:
                 partitions.append(await _answer(ctx, topic.name, partition, request))
@@ -70,7 +81,7 @@ async def _answer(
 ) -> ListOffsetsPartitionResponse:
     services = ctx.services
     try:
-        if asked.timestamp < 0 and ctx.api_version < FIRST_VERSION.get(asked.timestamp, 0):
+        if asked.timestamp < 0 and ctx.api_version < FIRST_VERSION.get(asked.timestamp, NEVER):
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         find = services.partitions.hosted if request.replica_id == DEBUGGER else services.partitions.leader
         partition = find(topic, asked.partition_index)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import cast
+
+import pytest
 
 from ottla.api import list_offsets
 from ottla.api.context import RequestContext, Services
@@ -94,3 +97,29 @@ def test_a_new_leader_names_no_end_that_might_go_back() -> None:
         assert listed(cluster, 2) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
         assert listed(cluster, 2, version=4) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
         assert listed(cluster, 2, replica_id=1) == (0, 3)
+
+
+def answers(hosted: Hosted, *asked: tuple[int, int], version: int = 11) -> list[tuple[int, int]]:
+    """Error and offset for each partition and timestamp that is asked for in one request."""
+    partitions = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index, timestamp in asked]
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=partitions)])
+    services = cast(Services, SimpleNamespace(partitions=hosted.table, world=hosted.world))
+    ctx = RequestContext(services, 2, version, 1, "c", "10.0.0.1", "PLAINTEXT")
+    rows = asyncio.run(list_offsets.handle(ctx, request)).topics[0].partitions
+    return [(row.error_code, row.offset) for row in rows]
+
+
+@pytest.mark.parametrize("version", [1, 11])
+def test_a_question_from_the_future_is_not_taken_for_a_time(version: int) -> None:
+    hosted, _ = log_with_an_open_transaction()
+    assert answers(hosted, (0, -7), version=version) == [(ErrorCode.UNSUPPORTED_VERSION, -1)]
+    assert answers(hosted, (0, LATEST), version=version) == [(0, 2)]
+
+
+def test_a_request_that_repeats_itself_holds_up_nobody() -> None:
+    hosted, _ = log_with_an_open_transaction()
+    count = 30_000
+    began = time.process_time()
+    found = answers(hosted, *((index // 2, LATEST) for index in range(count)))
+    assert found == [(ErrorCode.INVALID_REQUEST, -1)] * count
+    assert time.process_time() - began < 3
