@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.core.controller.elections import has_directory
 from ottla.core.controller.image import MetadataImage, PartitionImage
 from ottla.core.controller.records import NO_LEADER
-from ottla.model.errors import ErrorCode
+from ottla.core.controller.validation import topic_name_complaint
+from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import INTERNAL_TOPICS as INTERNAL_TOPICS
 from ottla.wire.fields import CurrentLeader, NodeEndpoint
 
@@ -46,6 +47,14 @@ def leader_endpoints(image: MetadataImage, listener: str, leaders: Iterable[Curr
         for broker in broker_addresses(image, listener)
         if broker.node_id in wanted
     ]
+
+
+def missing_topic(name: str) -> ApiError:
+    """Why there is no topic of this name. One that can never be is told apart: a client gives up instead of waiting."""
+    complaint = topic_name_complaint(name)
+    if complaint is not None:
+        return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, complaint)
+    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
 
 
 class LeaderView(NamedTuple):

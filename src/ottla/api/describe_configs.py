@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.api.cluster_view import missing_topic
 from ottla.model.configs.definition import ResourceType
 from ottla.model.configs.describe import (
     ConfigEntry,
@@ -58,7 +59,7 @@ def _entries(services: Services, resource: DescribeConfigsResource) -> list[Conf
     match resource.resource_type:
         case ResourceType.TOPIC:
             if name not in image.topics:
-                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+                raise missing_topic(name)
             return describe_topic(image.topic_configs(name), services.config, keys)
         case ResourceType.BROKER if name == "":
             return describe_broker_default(image.configs_of(ResourceType.BROKER, ""), keys)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.cluster_view import INTERNAL_TOPICS, leader_view, offline_replicas
+from ottla.api.cluster_view import INTERNAL_TOPICS, leader_view, missing_topic, offline_replicas
 from ottla.core.controller.image import MetadataImage, TopicImage
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (
@@ -43,8 +43,7 @@ def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> Desc
         topic = image.topics.get(name)
         if topic is None:
             if cursor is None or name != first_name:
-                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                topics.append(DescribeTopicPartitionsResponseTopic(name=name, error_code=error))
+                topics.append(DescribeTopicPartitionsResponseTopic(name=name, error_code=missing_topic(name).code))
             continue
         end = min(start + room, len(topic.partitions))
         topics.append(_topic(image, topic, start, end, ctx.listener))

@@ -2,8 +2,9 @@
 allowed.
 
 A topic that is created on the way is answered at once with its leaders, where Kafka answers LEADER_NOT_AVAILABLE
-first and lets the client ask again. Topics may be asked for by id from version 10 on. Answers for very many
-partitions are built in a thread. Authorized operations are answered as "not known": there are no ACLs yet.
+first and lets the client ask again. Topics may be asked for by id from version 12 on; 10 and 11 have the field, and
+INVALID_REQUEST for it. A name that no topic may have is INVALID_TOPIC_EXCEPTION. Answers for very many partitions are
+built in a thread. Authorized operations are answered as "not known": there are no ACLs yet.
 """
 
 from __future__ import annotations
@@ -11,7 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.api.cluster_view import INTERNAL_TOPICS, broker_addresses, leader_view, offline_replicas
+from ottla.api.cluster_view import (
+    INTERNAL_TOPICS,
+    broker_addresses,
+    leader_view,
+    missing_topic,
+    offline_replicas,
+)
 from ottla.core.controller.commands import CreateTopics, NewTopic
 from ottla.core.controller.image import MetadataImage, TopicImage
 from ottla.model.errors import ApiError, ErrorCode
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
 AskedTopics: TypeAlias = Sequence[MetadataRequestTopic] | None
 
 EMPTY_MEANS_ALL_VERSION = 0
+BY_ID_SINCE = 12
 PARTITIONS_INLINE_MAX = 500
 
 
@@ -90,7 +98,8 @@ def _response(
     if asked is None:
         topics = [_topic(ctx, image, topic) for topic in image.topics.values()]
     else:
-        topics = [_asked_topic(ctx, image, topic, failures) for topic in asked]
+        different = {(topic.name, topic.topic_id): topic for topic in asked}
+        topics = [_asked_topic(ctx, image, topic, failures) for topic in different.values()]
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
@@ -106,13 +115,17 @@ def _asked_topic(
     ctx: RequestContext, image: MetadataImage, asked: MetadataRequestTopic, failures: dict[str, ErrorCode]
 ) -> MetadataResponseTopic:
     if asked.name is None or asked.topic_id != ZERO_UUID:
+        if ctx.api_version < BY_ID_SINCE:
+            return MetadataResponseTopic(
+                name=asked.name or "", topic_id=asked.topic_id, error_code=ErrorCode.INVALID_REQUEST
+            )
         found = image.topics_by_id.get(asked.topic_id)
         if found is None:
             return MetadataResponseTopic(name=None, topic_id=asked.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
         return _topic(ctx, image, found)
     found = image.topics.get(asked.name)
     if found is None:
-        error = failures.get(asked.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        error = failures.get(asked.name) or missing_topic(asked.name).code
         return MetadataResponseTopic(name=asked.name, error_code=error)
     return _topic(ctx, image, found)
 

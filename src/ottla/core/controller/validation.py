@@ -16,9 +16,15 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 def check_topic_name(name: str) -> None:
     """INVALID_TOPIC_EXCEPTION unless a topic may be called so."""
-    complaint = _complaint(name)
+    complaint = topic_name_complaint(name)
     if complaint is not None:
-        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {complaint}")
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, complaint)
+
+
+def topic_name_complaint(name: str) -> str | None:
+    """Why no topic may be called so; None if one may."""
+    complaint = _complaint(name)
+    return None if complaint is None else f"Topic name is invalid: {complaint}"
 
 
 def _complaint(name: str) -> str | None:
