@@ -27,7 +27,7 @@ from ottla.runtime.fetching import FetchLimits, fetch_limits
 from ottla.runtime.quorum_requests import is_metadata_fetch
 from ottla.runtime.remembered_fetches import RememberedFetch
 from ottla.wire import fetch as codec
-from ottla.wire.fetch_types import NODE_ENDPOINTS_SINCE, RACK_SINCE, FetchRequest, PartitionData
+from ottla.wire.fetch_types import NODE_ENDPOINTS_SINCE, RACK_SINCE, TOPIC_ID_SINCE, FetchRequest, PartitionData
 from ottla.wire.fields import TopicKey
 
 if TYPE_CHECKING:
@@ -136,6 +136,8 @@ def _session(ctx: RequestContext, request: FetchRequest) -> FetchSession | Error
     if isinstance(resumed, FetchSession):
         if request.replica_id != resumed.replica_id or request.replica_epoch != resumed.replica_epoch:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if resumed.uses_topic_ids != (ctx.api_version >= TOPIC_ID_SINCE):
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         if resumed.waiting is not None:
             # The consumer asks anew before it had its answer: the first question gets what there is.
             resumed.waiting.expire()
@@ -144,6 +146,7 @@ def _session(ctx: RequestContext, request: FetchRequest) -> FetchSession | Error
 
 def _take_reader(ctx: RequestContext, request: FetchRequest, session: FetchSession) -> None:
     """Who reads with a new session, and from where."""
+    session.uses_topic_ids = ctx.api_version >= TOPIC_ID_SINCE
     selects = ctx.services.config.replica_selector_class == RACK_AWARE_SELECTOR
     if request.replica_id >= 0:
         session.replica_id, session.replica_epoch = request.replica_id, request.replica_epoch

@@ -157,6 +157,7 @@ class FetchSession:
         "timer",
         "timer_at",
         "used_at",
+        "uses_topic_ids",
         "waiting",
     )
 
@@ -177,6 +178,8 @@ class FetchSession:
         """The follower that fetches, and the broker epoch it lives in; -1 for a consumer."""
         self.replica_epoch = -1
         self.is_eager = False
+        self.uses_topic_ids = False
+        """How its topics are named, for as long as it lasts: an answer of another version has no place for them."""
         self.reads_followers = False
         """A consumer that knows that it may read from a replica that does not lead."""
         self.rack = ""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from ottla.api import fetch
 from ottla.api.context import Services
 from ottla.api.deferred import Deferred
 from ottla.model.chunks import Chunks
 from ottla.model.errors import ErrorCode
-from ottla.wire.fetch_client import FetchResponse, encode_request, parse_response
+from ottla.wire.fetch_client import FetchResponse, encode_request, fetch_request, parse_response
 from ottla.wire.fetch_types import FetchPartition, FetchRequest
 from ottla.wire.fields import TopicKey
 from tests.unit.api.fetch_services import joined
 from tests.unit.api.replica_services import CLUSTER_ID, context, services
 from tests.unit.runtime.hosted import run
-from tests.unit.runtime.replicas import TOPIC_ID, Cluster
+from tests.unit.runtime.replicas import TOPIC, TOPIC_ID, Cluster
 
 VERSION = 17
 HEADER_BYTES = 5
@@ -109,5 +111,32 @@ def test_a_consumer_that_names_its_rack_reads_here_unless_told_otherwise() -> No
         cluster.catch_up()
         (data,) = answered(ask(services(cluster), 0, session=(0, -1), rack="a")).topics[0][1]
         assert data.records is not None
+
+    run(scenario)
+
+
+def session_in(made: Services, topic: TopicKey, version: int, session: tuple[int, int]) -> FetchResponse:
+    """The answer to a fetch of one version; the first one of a session names the topic."""
+    _, epoch = session
+    wanted = [(topic, [FetchPartition(0, -1, 0, -1, -1, 1 << 20)])] if epoch == 0 else []
+    request = fetch_request(wanted, max_wait_ms=0, session_id=session[0], session_epoch=epoch)
+    answer = fetch.handle(context(made, 1, version), memoryview(encode_request(version, request)), 0)
+    assert isinstance(answer, list | tuple)
+    return parse_response(joined(answer), HEADER_BYTES, version)
+
+
+@pytest.mark.parametrize(("topic", "first", "then"), [(TOPIC, 12, 13), (TOPIC_ID, 13, 12)])
+def test_a_consumer_that_changes_how_it_names_topics_is_told_to_begin_anew(
+    topic: TopicKey, first: int, then: int
+) -> None:
+    async def scenario() -> None:
+        cluster = Cluster(2)
+        made = services(cluster)
+        cluster.produce()
+        cluster.catch_up()
+        opened = session_in(made, topic, first, (0, 0))
+        assert opened.topics[0][1][0].error_code == 0
+        other = session_in(made, topic, then, (opened.session_id, 1))
+        assert (other.error_code, other.topics) == (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, [])
 
     run(scenario)
