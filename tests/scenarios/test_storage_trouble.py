@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 import ottla
 from ottla.broker import Broker
@@ -102,6 +103,24 @@ def test_a_full_disk_refuses_writes_and_recovers_when_there_is_room(tmp_path: Pa
         assert await asyncio.to_thread(client.values, "t") == [b"before", b"after"]
 
     with_broker([tmp_path], disk, story)
+
+
+def test_an_operator_is_told_of_a_full_disk_once_and_not_with_every_batch(tmp_path: Path) -> None:
+    disk = TroubledDisk()
+
+    async def story(broker: Broker, client: RawClient) -> None:
+        await asyncio.to_thread(client.create_topic, "t")
+        assert await asyncio.to_thread(client.produce, "t", b"before") == (ErrorCode.NONE, 0)
+        disk.below, disk.errno = str(tmp_path / "t-0"), errno.ENOSPC
+        for _ in range(3):
+            code, _ = await asyncio.to_thread(client.produce, "t", b"too much")
+            assert code == ErrorCode.KAFKA_STORAGE_ERROR
+
+    with capture_logs() as lines:
+        with_broker([tmp_path], disk, story)
+    (line,) = [line for line in lines if "full" in line["event"]]
+    assert (line["log_level"], line["directory"]) == ("error", str(tmp_path))
+    assert "No space left" in line["reason"]
 
 
 def test_a_broken_directory_goes_offline_alone(tmp_path: Path) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, OttlaError, StorageError
+from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, OttlaError, OutOfSpaceError, StorageError
 
 if TYPE_CHECKING:
     from ottla.api.context import Services
 
 
 def refusal(services: Services, error: OttlaError) -> ApiError:
-    """What a client is told; a failed log directory goes offline on the way."""
+    """What a client is told; a failed log directory goes offline on the way, and a full one is written about."""
     if isinstance(error, ApiError):
+        if isinstance(error, OutOfSpaceError):
+            services.log_directories.is_full(error)
         return error
     if isinstance(error, StorageError):
         services.partitions.directory_failed(error)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from ottla.model.errors import ApiError, ErrorCode, StorageError
+from ottla.model.errors import OutOfSpaceError, StorageError
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -17,9 +17,9 @@ def is_out_of_space(error: OSError) -> bool:
     return error.errno in NO_SPACE
 
 
-def out_of_space(directory: str, error: OSError) -> ApiError:
-    """The write did not happen and nothing has changed; the directory serves on, and a retry may find room."""
-    return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory}: no space left to write ({error})")
+def out_of_space(directory: str, error: OSError) -> OutOfSpaceError:
+    """The write did not happen and nothing has changed."""
+    return OutOfSpaceError(directory, f"no space left to write ({error})")
 
 
 def failed(partition_directory: str, error: OSError) -> StorageError:

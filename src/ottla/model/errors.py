@@ -162,6 +162,14 @@ class ApiError(OttlaError):
         self.message = message or code.name
 
 
+class OutOfSpaceError(ApiError):
+    """There was no room below `directory`: nothing was written, it serves on, and a retry may find room."""
+
+    def __init__(self, directory: str, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory}: {message}")
+        self.directory = directory
+
+
 class ConfigError(OttlaError):
     """A config key that is unknown, or a value that does not fit; the message names the key."""
 

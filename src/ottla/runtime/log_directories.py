@@ -27,7 +27,15 @@ from ottla.log.cleaner_checkpoint import CleanerCheckpoint
 from ottla.log.directory import FoundPartition, LogDirectory, read_identity
 from ottla.log.handles import OpenFiles
 from ottla.log.partition_log import PartitionLog
-from ottla.model.errors import ApiError, ConfigError, CorruptLogError, ErrorCode, OttlaError, StorageError
+from ottla.model.errors import (
+    ApiError,
+    ConfigError,
+    CorruptLogError,
+    ErrorCode,
+    OttlaError,
+    OutOfSpaceError,
+    StorageError,
+)
 from ottla.model.ids import METADATA_TOPIC, TopicPartition, uuid_to_base64
 from ottla.runtime.offset_checkpoints import OffsetCheckpoints
 
@@ -44,6 +52,8 @@ STRAY_SUFFIX: Final = "-stray"
 CLUSTER_FILE: Final = "cluster.properties"
 """Lies where several brokers have their directories. One broker there would take those for partitions that nobody
 owns, and set them aside."""
+FULL_SECONDS_MIN: Final = 60.0
+"""Between two lines that say that a directory is full."""
 
 
 class LogDirectories:
@@ -55,6 +65,7 @@ class LogDirectories:
         "_counts",
         "_deleting",
         "_failed",
+        "_full_at",
         "_known_at_start",
         "_on_failure",
         "_places",
@@ -89,6 +100,8 @@ class LogDirectories:
         """Who is to hear where a new partition was placed."""
         self._known_at_start: frozenset[TopicPartition] = frozenset()
         self._failed: set[LogDirectory] = set()
+        self._full_at: dict[str, float] = {}
+        """When it was last said of a directory that it is full."""
         self._corrupt: dict[TopicPartition, str] = {}
         self._deleting: dict[TopicPartition, asyncio.Future[list[str]]] = {}
         self._removals: set[asyncio.Future[None]] = set()
@@ -314,7 +327,7 @@ class LogDirectories:
     def fail(self, error: StorageError) -> bool:
         """Take the directory that an error names offline; False if it was offline already."""
         for directory in self.online:
-            if error.directory == directory.path or error.directory.startswith(directory.path + "/"):
+            if _is_below(error.directory, directory.path):
                 if directory in self._failed:
                     return False
                 self._failed.add(directory)
@@ -322,6 +335,14 @@ class LogDirectories:
                 log.error("log directory is offline from now on", directory=directory.path, reason=str(error))
                 return True
         return False
+
+    def is_full(self, error: OutOfSpaceError) -> None:
+        """Tell the operator that a directory has no room; every write fails now, and one line in a while will do."""
+        path = next((each.path for each in self.online if _is_below(error.directory, each.path)), error.directory)
+        now = self._world.clock.monotonic()
+        if now - self._full_at.get(path, -FULL_SECONDS_MIN) >= FULL_SECONDS_MIN:
+            self._full_at[path] = now
+            log.error("log directory is full, and refuses what is written to it", directory=path, reason=str(error))
 
     # -- deletion
 
@@ -423,3 +444,7 @@ def _belongs_here(image: MetadataImage, found: FoundPartition, node_id: int) -> 
     if topic is None or found.topic_id not in (None, topic.id) or found.tp.partition >= len(topic.partitions):
         return False
     return node_id in topic.partitions[found.tp.partition].replicas
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory + "/")

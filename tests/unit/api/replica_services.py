@@ -43,6 +43,7 @@ def services(cluster: Cluster, node_id: int = 1) -> Services:
             sessions=FetchSessions(10, random.Random(1)),
             metrics=Metrics(),
             maintenance=SimpleNamespace(delete_records=delete_records),
+            log_directories=SimpleNamespace(is_full=lambda error: None),
         ),
     )
 
