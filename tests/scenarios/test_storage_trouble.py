@@ -26,6 +26,8 @@ from ottla.model.errors import ErrorCode, StorageError
 from ottla.runtime.world import SystemClock, Threads, World
 from tests.scenarios.raw_client import RawClient
 
+NOWHERE = "PLAINTEXT://127.0.0.1:0"
+
 
 class TroubledFile(RealFile):
     """A file whose writes fail when its disk is told so."""
@@ -68,9 +70,7 @@ def with_broker(directories: list[Path], disk: RealDisk, story: Callable[[Broker
     """Run a broker on a given disk, and a story against it."""
 
     async def run() -> None:
-        config = BrokerConfig.from_properties(
-            {"log.dirs": ",".join(map(str, directories)), "listeners": "PLAINTEXT://127.0.0.1:0"}
-        )
+        config = BrokerConfig.from_properties({"log.dirs": ",".join(map(str, directories)), "listeners": NOWHERE})
         world = World(clock=SystemClock(), offload=Threads(), disk=disk, rng=random.Random(1))
         broker = Broker(config, world)
         await broker.start()
@@ -145,6 +145,25 @@ def test_a_broken_directory_goes_offline_alone(tmp_path: Path) -> None:
 def test_two_brokers_cannot_share_a_directory(tmp_path: Path) -> None:
     with ottla.Server(data=tmp_path), pytest.raises(StorageError, match="in use"):
         ottla.Server(data=tmp_path).start()
+
+
+def test_two_brokers_cannot_share_one_of_several_directories(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    first = BrokerConfig.from_properties({"log.dirs": f"{tmp_path / 'one'},{shared}", "listeners": NOWHERE})
+    second = BrokerConfig.from_properties({"log.dirs": f"{tmp_path / 'two'},{shared}", "listeners": NOWHERE})
+
+    async def run() -> None:
+        broker = Broker(first, World(clock=SystemClock(), offload=Threads(), disk=RealDisk(), rng=random.Random(1)))
+        await broker.start()
+        try:
+            world = World(clock=SystemClock(), offload=Threads(), disk=RealDisk(), rng=random.Random(2))
+            with pytest.raises(StorageError, match=f"{shared}: already in use"):
+                await Broker(second, world).start()
+        finally:
+            await broker.stop()
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(asyncio.wait_for(run(), 60))
 
 
 def test_a_second_process_on_the_directory_says_so_in_one_line(tmp_path: Path) -> None:

@@ -252,9 +252,13 @@ class RealDisk:
         file = self.open(path, create=True)
         try:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError:
             file.close()
-            raise StorageError(os.path.dirname(path), "already in use by another broker") from error
+            # Without a cause: nothing is wrong with the directory, and who goes on without it was set up wrongly.
+            raise StorageError(os.path.dirname(path), "already in use by another broker") from None
+        except OSError:
+            file.close()
+            raise
         return RealLock(file)
 
     @contextlib.contextmanager
