@@ -8,7 +8,7 @@ import time
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonTopicPartition
@@ -123,6 +123,18 @@ def test_admin_client_creates_grows_alters_and_deletes_topics(ottla_server: ottl
     admin.delete_topics(["grows"])["grows"].result(10)
     admin.create_topics([NewTopic("grows", 2, 1)])["grows"].result(10)
     assert len(admin.list_topics("grows", timeout=10).topics["grows"].partitions) == 2
+
+
+def test_an_administrator_who_asks_what_may_be_done_is_told(ottla_server: ottla.Server, ottla_topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": ottla_server.bootstrap_servers})
+    for is_asked, count in ((True, 7), (False, None)):
+        cluster = admin.describe_cluster(include_authorized_operations=is_asked).result(10)
+        operations = cluster.authorized_operations
+        assert (None if operations is None else len(operations)) == count
+    topics = admin.describe_topics(TopicCollection([ottla_topic]), include_authorized_operations=True)
+    assert len(topics[ottla_topic].result(10).authorized_operations) == 8
+    groups = admin.describe_consumer_groups(["nobody"], include_authorized_operations=True)
+    assert len(groups["nobody"].result(10).authorized_operations) == 5
 
 
 def test_offsets_are_found_by_timestamp_through_compressed_batches(

@@ -1,7 +1,4 @@
-"""ConsumerGroupDescribe 0-1: consumer groups with their members, what these have and what they shall have.
-
-What a client is allowed to do is left out: there is nothing yet that could forbid it.
-"""
+"""ConsumerGroupDescribe 0-1: consumer groups with their members, what these have and what they shall have."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ottla.api.authorized_operations import ON_GROUP
 from ottla.core.controller.image import TopicImage
 from ottla.core.groups.consumer_commands import (
     DescribeConsumerGroup,
@@ -36,6 +34,10 @@ CONSUMER_MEMBER = 1
 
 async def handle(ctx: RequestContext, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
     groups = [await _describe(ctx, group_id) for group_id in dict.fromkeys(request.group_ids)]
+    if request.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = ON_GROUP
     return ConsumerGroupDescribeResponse(groups=groups)
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.api.authorized_operations import ON_CLUSTER
 from ottla.api.cluster_view import broker_addresses
 from ottla.model.errors import ErrorCode
+from ottla.model.ids import AUTHORIZED_OPERATIONS_OMITTED
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -25,7 +27,7 @@ ENDPOINT_CONTROLLERS = 2
 def handle(ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     image = ctx.services.image
     if request.endpoint_type == ENDPOINT_CONTROLLERS:
-        return _controllers(ctx)
+        return _controllers(ctx, request)
     if request.endpoint_type != ENDPOINT_BROKERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
@@ -47,10 +49,15 @@ def handle(ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClus
             )
             for broker in broker_addresses(image, ctx.listener, with_fenced=request.include_fenced_brokers)
         ],
+        cluster_authorized_operations=_operations(request),
     )
 
 
-def _controllers(ctx: RequestContext) -> DescribeClusterResponse:
+def _operations(request: DescribeClusterRequest) -> int:
+    return ON_CLUSTER if request.include_cluster_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
+
+
+def _controllers(ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """The voters, and which of them leads."""
     image, quorum = ctx.services.image, ctx.services.quorum.describe()
     return DescribeClusterResponse(
@@ -67,4 +74,5 @@ def _controllers(ctx: RequestContext) -> DescribeClusterResponse:
             for voter_id, endpoints in quorum.endpoints
             if endpoints
         ],
+        cluster_authorized_operations=_operations(request),
     )

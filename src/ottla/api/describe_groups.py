@@ -1,7 +1,6 @@
 """DescribeGroups 0-6: classic groups with their members, their metadata and their assignments.
 
-A group that is not there, or is none of the classic protocol, is Dead; from version 6 on that is an error too. What the
-client may do with a group is not told, as there is nobody to say it.
+A group that is not there, or is none of the classic protocol, is Dead; from version 6 on that is an error too.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
+from ottla.api.authorized_operations import ON_GROUP
 from ottla.core.groups import listing
 from ottla.core.groups.classic_group import ClassicState
 from ottla.model.errors import ApiError, ErrorCode
@@ -32,7 +32,10 @@ async def handle(ctx: RequestContext, request: DescribeGroupsRequest) -> Describ
     for index, group_id in enumerate(request.groups):
         if index % GROUPS_PER_TURN == GROUPS_PER_TURN - 1:
             await asyncio.sleep(0)
-        groups.append(await _describe(ctx, group_id))
+        group = await _describe(ctx, group_id)
+        if request.include_authorized_operations and not group.error_code:
+            group.authorized_operations = ON_GROUP
+        groups.append(group)
     return DescribeGroupsResponse(groups=groups)
 
 

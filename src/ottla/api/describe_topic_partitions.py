@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.api.authorized_operations import ON_TOPIC
 from ottla.api.cluster_view import INTERNAL_TOPICS, leader_view, missing_topic, offline_replicas
 from ottla.core.controller.image import MetadataImage, TopicImage
 from ottla.model.errors import ApiError, ErrorCode
@@ -83,5 +84,9 @@ def _topic(
             )
         )
     return DescribeTopicPartitionsResponseTopic(
-        name=topic.name, topic_id=topic.id, is_internal=topic.name in INTERNAL_TOPICS, partitions=partitions
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=ON_TOPIC,
     )

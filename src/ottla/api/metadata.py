@@ -4,7 +4,7 @@ allowed.
 A topic that is created on the way is answered at once with its leaders, where Kafka answers LEADER_NOT_AVAILABLE
 first and lets the client ask again. Topics may be asked for by id from version 12 on; 10 and 11 have the field, and
 INVALID_REQUEST for it. A name that no topic may have is INVALID_TOPIC_EXCEPTION. Answers for very many partitions are
-built in a thread. Authorized operations are answered as "not known": there are no ACLs yet.
+built in a thread. A client that asks what it may do is told: everything, as there are no ACLs yet.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from ottla.api.authorized_operations import ON_CLUSTER, ON_TOPIC
 from ottla.api.cluster_view import (
     INTERNAL_TOPICS,
     broker_addresses,
@@ -22,7 +23,7 @@ from ottla.api.cluster_view import (
 from ottla.core.controller.commands import CreateTopics, NewTopic
 from ottla.core.controller.image import MetadataImage, TopicImage
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.model.ids import ZERO_UUID
+from ottla.model.ids import AUTHORIZED_OPERATIONS_OMITTED, ZERO_UUID
 from ottla.runtime.internal_topics import topics_arrive
 from ottla.runtime.network import PeerError
 from ottla.wire.messages.metadata import (
@@ -57,8 +58,8 @@ async def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataRespo
         await absences.settled()
     image = ctx.services.image
     if len(image.topics if asked is None else asked) > PARTITIONS_INLINE_MAX:
-        return await ctx.services.world.offload.run(_response, ctx, image, asked, failures)
-    return _response(ctx, image, asked, failures)
+        return await ctx.services.world.offload.run(_response, ctx, request, image, asked, failures)
+    return _response(ctx, request, image, asked, failures)
 
 
 async def _create_missing(ctx: RequestContext, asked: AskedTopics) -> dict[str, ErrorCode]:
@@ -91,6 +92,7 @@ async def _create_missing(ctx: RequestContext, asked: AskedTopics) -> dict[str, 
 
 def _response(
     ctx: RequestContext,
+    request: MetadataRequest,
     image: MetadataImage,
     asked: AskedTopics,
     failures: dict[str, ErrorCode],
@@ -98,8 +100,11 @@ def _response(
     if asked is None:
         topics = [_topic(ctx, image, topic) for topic in image.topics.values()]
     else:
-        different = {(topic.name, topic.topic_id): topic for topic in asked}
-        topics = [_asked_topic(ctx, image, topic, failures) for topic in different.values()]
+        different = {(item.name, item.topic_id): item for item in asked}
+        topics = [_asked_topic(ctx, image, item, failures) for item in different.values()]
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = ON_TOPIC
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
@@ -108,6 +113,9 @@ def _response(
         cluster_id=image.cluster_id,
         controller_id=ctx.services.node_id,
         topics=topics,
+        cluster_authorized_operations=ON_CLUSTER
+        if request.include_cluster_authorized_operations
+        else AUTHORIZED_OPERATIONS_OMITTED,
     )
 
 
