@@ -1,11 +1,13 @@
 """DescribeConfigs 1-4: topics, this broker, the default of all brokers, groups, client metrics subscriptions.
 
-A broker answers for itself; the configs of another one are that one's to tell. Broker loggers are not served.
+A broker answers for itself; the configs of another one are that one's to tell. Broker loggers are not served. Who asks
+for many, as tools do that show all topics, is answered from a thread; what is asked for twice is answered once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.api.cluster_view import missing_topic
 from ottla.model.configs.definition import ResourceType
@@ -28,18 +30,44 @@ from ottla.wire.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from ottla.api.context import RequestContext, Services
+    from ottla.api.context import RequestContext
+    from ottla.core.controller.image import MetadataImage
+    from ottla.model.configs.resolve import BrokerConfig
 
 
-def handle(ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_describe(ctx.services, item, request) for item in request.resources])
+RESOURCES_INLINE_MAX = 8
+"""A broker has some 340 configs, and a millisecond goes by until they are all told."""
 
 
-def _describe(
-    services: Services, resource: DescribeConfigsResource, request: DescribeConfigsRequest
-) -> DescribeConfigsResult:
+class View(NamedTuple):
+    """What there is to tell of, as it was when it was asked for."""
+
+    node_id: int
+    config: BrokerConfig
+    image: MetadataImage
+
+
+async def handle(ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    services = ctx.services
+    view = View(services.node_id, services.config, services.image)
+    resources = {
+        (item.resource_type, item.resource_name, tuple(item.configuration_keys or ())): item
+        for item in request.resources
+    }
+    if len(resources) <= RESOURCES_INLINE_MAX:
+        return _response(view, resources.values(), request)
+    return await services.world.offload.run(_response, view, resources.values(), request)
+
+
+def _response(
+    view: View, resources: Iterable[DescribeConfigsResource], request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_describe(view, item, request) for item in resources])
+
+
+def _describe(view: View, resource: DescribeConfigsResource, request: DescribeConfigsRequest) -> DescribeConfigsResult:
     try:
-        entries = _entries(services, resource)
+        entries = _entries(view, resource)
     except ApiError as error:
         return DescribeConfigsResult(
             error_code=error.code,
@@ -54,21 +82,21 @@ def _describe(
     )
 
 
-def _entries(services: Services, resource: DescribeConfigsResource) -> list[ConfigEntry]:
-    name, keys, image = resource.resource_name, resource.configuration_keys, services.image
+def _entries(view: View, resource: DescribeConfigsResource) -> list[ConfigEntry]:
+    name, keys, image = resource.resource_name, resource.configuration_keys, view.image
     match resource.resource_type:
         case ResourceType.TOPIC:
             if name not in image.topics:
                 raise missing_topic(name)
-            return describe_topic(image.topic_configs(name), services.config, keys)
+            return describe_topic(image.topic_configs(name), view.config, keys)
         case ResourceType.BROKER if name == "":
             return describe_broker_default(image.configs_of(ResourceType.BROKER, ""), keys)
         case ResourceType.BROKER:
-            if name != str(services.node_id):
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"this is broker {services.node_id}, not broker {name}")
-            return describe_broker(services.config, keys)
+            if name != str(view.node_id):
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"this is broker {view.node_id}, not broker {name}")
+            return describe_broker(view.config, keys)
         case ResourceType.GROUP:
-            return describe_group(image.configs_of(ResourceType.GROUP, name), services.config, keys)
+            return describe_group(image.configs_of(ResourceType.GROUP, name), view.config, keys)
         case ResourceType.CLIENT_METRICS:
             return describe_client_metrics(image.configs_of(ResourceType.CLIENT_METRICS, name), keys)
     raise ApiError(ErrorCode.INVALID_REQUEST, f"configs of resource type {resource.resource_type} cannot be described")

@@ -55,7 +55,8 @@ def test_an_administrator_is_told_that_a_name_is_none(name: str) -> None:
     (topic,) = describe_topic_partitions.handle(context(0), request).topics
     assert topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     resource = DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name)
-    (result,) = describe_configs.handle(context(4), DescribeConfigsRequest(resources=[resource])).results
+    answer = asyncio.run(describe_configs.handle(context(4), DescribeConfigsRequest(resources=[resource])))
+    (result,) = answer.results
     assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert result.error_message is not None
     assert result.error_message.startswith("Topic name is invalid")
