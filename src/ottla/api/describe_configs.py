@@ -95,6 +95,8 @@ def _entries(view: View, resource: DescribeConfigsResource) -> list[ConfigEntry]
             if name != str(view.node_id):
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"this is broker {view.node_id}, not broker {name}")
             return describe_broker(view.config, keys)
+        case ResourceType.GROUP | ResourceType.CLIENT_METRICS if name == "":
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a group or a client metrics subscription has a name")
         case ResourceType.GROUP:
             return describe_group(image.configs_of(ResourceType.GROUP, name), view.config, keys)
         case ResourceType.CLIENT_METRICS:

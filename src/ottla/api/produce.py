@@ -24,7 +24,7 @@ from ottla.model.errors import ApiError, ErrorCode, OttlaError
 from ottla.runtime.appending import Appended
 from ottla.runtime.transaction_verification import TransactionalProduce
 from ottla.wire import produce as codec
-from ottla.wire.batch import CODEC_MASK
+from ottla.wire.batch import CODEC_MASK, MAGIC
 from ottla.wire.compression import Codec
 from ottla.wire.fields import TopicKey
 from ottla.wire.produce import ProducedPartition, ProduceRequest
@@ -39,8 +39,8 @@ ZSTD_SINCE = 7
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 ADMIN_CLIENT_ID = "__admin_client"
 """Who calls itself so may write to internal topics, as in Kafka."""
-CODEC_BYTE = 22
-"""Where the low byte of a batch's attributes is."""
+MAGIC_BYTE, CODEC_BYTE = 16, 22
+"""Where a batch has its format, and the low byte of its attributes."""
 
 Settled = bytes | ProducedPartition
 Outcome = Settled | Awaitable[Settled]
@@ -244,7 +244,12 @@ def _checked_records(
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {acks}")
     if acks == ACKS_ALL and not partition.is_sole:
         partition.check_in_sync(topic.config.min_insync_replicas)
-    if version < ZSTD_SINCE and len(records) > CODEC_BYTE and records[CODEC_BYTE] & CODEC_MASK == Codec.ZSTD:
+    if (
+        version < ZSTD_SINCE
+        and len(records) > CODEC_BYTE
+        and records[MAGIC_BYTE] == MAGIC
+        and records[CODEC_BYTE] & CODEC_MASK == Codec.ZSTD
+    ):
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {ZSTD_SINCE} or later")
     return records
 

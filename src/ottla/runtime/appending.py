@@ -30,7 +30,6 @@ from ottla.log.partition_log import Appended as Appended
 from ottla.log.partition_log import new_appended
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_TIMESTAMP
-from ottla.wire import batch as record_batch
 from ottla.wire.batch import TRANSACTIONAL_BIT, BatchHeader, check, unassign
 from ottla.wire.compression import Codec
 
@@ -196,6 +195,7 @@ class Appender:
                 await asyncio.wait([before])
         if partition.gone:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} was deleted meanwhile")
+        _check_size(len(rewritten), topic.config)  # Another codec may have made it longer.
         if permit is not None:
             permit.check()
         view = memoryview(bytearray(rewritten))
@@ -237,17 +237,20 @@ def _compression_level(config: TopicConfig, codec: Codec) -> int | None:
 
 def check_against_config(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
     """What the header alone shows against the topic's limits: raises if one of them is passed."""
-    if header.length + record_batch.LENGTH_PREFIX_BYTES > config.max_message_bytes:
-        raise ApiError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch has {header.size} bytes, max.message.bytes is {config.max_message_bytes}",
-        )
+    _check_size(header.size, config)
     if not config.timestamp_type_log_append and (
         header.max_timestamp - now_ms > config.timestamp_after_max_ms
-        or now_ms - header.base_timestamp > config.timestamp_before_max_ms
+        or (header.base_timestamp != NO_TIMESTAMP and now_ms - header.base_timestamp > config.timestamp_before_max_ms)
     ):
         raise ApiError(
             ErrorCode.INVALID_TIMESTAMP,
             f"timestamps {header.base_timestamp} to {header.max_timestamp} are out of the range that "
             f"message.timestamp.before.max.ms and message.timestamp.after.max.ms allow around {now_ms}",
+        )
+
+
+def _check_size(size: int, config: TopicConfig) -> None:
+    if size > config.max_message_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, max.message.bytes is {config.max_message_bytes}"
         )

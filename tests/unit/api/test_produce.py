@@ -11,6 +11,7 @@ from ottla.api.deferred import Deferred
 from ottla.model.chunks import Chunks
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import ErrorCode
+from ottla.wire.compression import Codec
 from ottla.wire.produce import ProducedPartition
 from ottla.wire.produce_client import ProduceResponse, encode_request, parse_response
 from tests.unit.api.replica_services import context, services
@@ -162,5 +163,18 @@ def test_who_looks_into_records_waits_for_followers_too() -> None:
         assert (cluster.leader.log.log_end_offset, answer.done()) == (1, False)
         cluster.catch_up(2)
         assert rows(await answer)[0].error_code == 0
+
+    run(scenario)
+
+
+def test_an_old_message_format_is_not_taken_for_a_codec() -> None:
+    async def scenario() -> None:
+        old = batch_of()
+        old[produce.MAGIC_BYTE], old[produce.CODEC_BYTE] = 1, Codec.ZSTD
+        body = encode_request(3, [(TOPIC, [(0, old)])], acks=1, timeout_ms=1000)
+        answer = produce.handle(context(services(Cluster(), 1), 0, 3), memoryview(bytearray(body)), 0)
+        chunks = b"".join(cast("list[bytes]", answer))
+        (row,) = parse_response(memoryview(chunks), 4, 3).topics[0][1]
+        assert row.error_code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
     run(scenario)
