@@ -17,10 +17,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-FREE_BYTES_MAX = 512 << 20
-"""Less than this is free where the page cache is full; the system always keeps some."""
-READ_BYTES = 4 << 20
-READS_PER_LOOK = 8
+FREE_BYTES_MAX = 256 << 20
+"""Less than this is not worth filling; the system always keeps some."""
+READ_BYTES = 128 << 10
+READS_PER_LOOK = 256
 FILE_BYTES = 1 << 42
 """More than a run reads: a page that is in the cache already takes no memory."""
 SECONDS_MAX = 150.0
@@ -44,23 +44,24 @@ class PageCache:
         self._position = 0
 
     def fill(self) -> int:
-        """Read until hardly anything is free, or the time is up; returns how many bytes that took.
+        """Read as much as is free, until hardly anything is, or the time is up; returns how many bytes that took.
 
         Nothing happens where the system does not say what is free, or has no files with holes.
         """
-        began = self._position
-        if self._free() > FREE_BYTES_MAX:
+        began, free = self._position, self._free()
+        if free > FREE_BYTES_MAX:
             with contextlib.suppress(OSError):
-                self._read_hole(time.monotonic() + SECONDS_MAX)
+                self._read_hole(began + free, time.monotonic() + SECONDS_MAX)
         return self._position - began
 
-    def _read_hole(self, deadline: float) -> None:
+    def _read_hole(self, end: int, deadline: float) -> None:
+        """Up to `end`: a system that keeps more free than others would have its pages replaced for ever."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(self._path, os.O_RDWR | os.O_CREAT)
         buffer = bytearray(READ_BYTES)
         try:
             os.ftruncate(file, FILE_BYTES)
-            while self._free() > FREE_BYTES_MAX and time.monotonic() < deadline:
+            while self._position < end and self._free() > FREE_BYTES_MAX and time.monotonic() < deadline:
                 for _ in range(READS_PER_LOOK):
                     self._position += os.preadv(file, [buffer], self._position)
         finally:

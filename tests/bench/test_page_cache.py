@@ -35,6 +35,10 @@ def test_pages_that_are_in_the_cache_are_not_read_again(tmp_path: Path) -> None:
     assert cache._position == 2 * LOOK_BYTES
 
 
+def test_a_system_that_keeps_memory_free_is_not_read_for_ever(tmp_path: Path) -> None:
+    assert PageCache(tmp_path, Memory(FREE_BYTES_MAX + 1)).fill() < FREE_BYTES_MAX + 1 + LOOK_BYTES
+
+
 def test_a_full_page_cache_costs_nothing(tmp_path: Path) -> None:
     assert PageCache(tmp_path, Memory(FREE_BYTES_MAX)).fill() == 0
     assert not (tmp_path / "hole").exists()
