@@ -16,6 +16,8 @@ from tests.scenarios.brokers import BrokerProcess
 
 KILLS = 200
 PARTITIONS = 3
+OUTSTANDING_MAX = 2000
+"""Records on the way. Each kill comes with the first answers, so without a bound they would grow more and more."""
 SEED = 20260101
 INDEX_ENTRY = struct.Struct(">ii")
 
@@ -47,7 +49,8 @@ class Writer:
         deadline = time.monotonic() + 30
         while len(self.acknowledged) < goal:
             assert time.monotonic() < deadline, f"no progress: {self.errors[-3:]}"
-            self.write(20)
+            if len(self._producer) < OUTSTANDING_MAX:
+                self.write(20)
             self._producer.poll(0.002)
 
     def write(self, count: int) -> None:
