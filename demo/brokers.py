@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from demo.clients import settings
-from demo.interrupts import held
+from demo.interrupts import held, unwrapped
 from demo.timeline import Place
 from demo.waiting import until
 from ottla.cli.cluster_plan import PlannedBroker, plan_cluster
@@ -137,8 +137,10 @@ class Brokers:
 
     def create_topics(self, names: list[str], partitions: int) -> None:
         """With a copy on each broker."""
-        for made in self._ask().create_topics([NewTopic(name, partitions, COUNT) for name in names]).values():
-            made.result(60)
+        with unwrapped():
+            made = self._ask().create_topics([NewTopic(name, partitions, COUNT) for name in names])
+        for topic in made.values():
+            topic.result(60)
 
     def leaders(self) -> dict[Place, int] | None:
         """Who leads what; None if nobody says."""
@@ -153,7 +155,8 @@ class Brokers:
     def _partitions(self) -> dict[Place, tuple[int, int, int]] | None:
         """Leader, copies in sync and copies of each."""
         try:
-            topics = self._ask().list_topics(timeout=5).topics
+            with unwrapped():
+                topics = self._ask().list_topics(timeout=5).topics
         except KafkaException:
             return None
         return {

@@ -37,6 +37,18 @@ def held() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
+@contextlib.contextmanager
+def unwrapped() -> Iterator[None]:
+    """An interrupt is one in this block even where a function in C was called, which may return although it was raised:
+    the interpreter makes a SystemError of that."""
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise
+
+
 def ignore() -> None:
     """From here on none of them does anything."""
     for number in SIGNALS:

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from demo.interrupts import SIGNALS, held, ignore, interrupting
+from demo.interrupts import SIGNALS, held, ignore, interrupting, unwrapped
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -48,3 +48,10 @@ def test_ignored_until_the_end() -> None:
         ignore()
         os.kill(os.getpid(), signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN
+
+
+def test_an_interrupt_inside_of_a_function_in_c_is_one() -> None:
+    with pytest.raises(KeyboardInterrupt), unwrapped():
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+    with pytest.raises(SystemError), unwrapped():
+        raise SystemError("something else")
