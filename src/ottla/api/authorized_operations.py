@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ottla.api.entry import Operation
+from ottla.model.ids import AUTHORIZED_OPERATIONS_OMITTED
 
 
 def _bits(operations: Iterable[Operation]) -> int:
@@ -48,3 +49,8 @@ ON_GROUP: Final = _bits(
         Operation.ALTER_CONFIGS,
     )
 )
+
+
+def cluster_operations(*, asked: bool) -> int:
+    """For an answer that has a place for them whether they were asked for or not."""
+    return ON_CLUSTER if asked else AUTHORIZED_OPERATIONS_OMITTED

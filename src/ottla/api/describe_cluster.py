@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.authorized_operations import ON_CLUSTER
+from ottla.api.authorized_operations import cluster_operations
 from ottla.api.cluster_view import broker_addresses
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import AUTHORIZED_OPERATIONS_OMITTED
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -49,12 +48,8 @@ def handle(ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClus
             )
             for broker in broker_addresses(image, ctx.listener, with_fenced=request.include_fenced_brokers)
         ],
-        cluster_authorized_operations=_operations(request),
+        cluster_authorized_operations=cluster_operations(asked=request.include_cluster_authorized_operations),
     )
-
-
-def _operations(request: DescribeClusterRequest) -> int:
-    return ON_CLUSTER if request.include_cluster_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
 
 
 def _controllers(ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -74,5 +69,5 @@ def _controllers(ctx: RequestContext, request: DescribeClusterRequest) -> Descri
             for voter_id, endpoints in quorum.endpoints
             if endpoints
         ],
-        cluster_authorized_operations=_operations(request),
+        cluster_authorized_operations=cluster_operations(asked=request.include_cluster_authorized_operations),
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.api.authorized_operations import ON_CLUSTER, ON_TOPIC
+from ottla.api.authorized_operations import ON_TOPIC, cluster_operations
 from ottla.api.cluster_view import (
     INTERNAL_TOPICS,
     broker_addresses,
@@ -23,7 +23,7 @@ from ottla.api.cluster_view import (
 from ottla.core.controller.commands import CreateTopics, NewTopic
 from ottla.core.controller.image import MetadataImage, TopicImage
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.model.ids import AUTHORIZED_OPERATIONS_OMITTED, ZERO_UUID
+from ottla.model.ids import ZERO_UUID
 from ottla.runtime.internal_topics import topics_arrive
 from ottla.runtime.network import PeerError
 from ottla.wire.messages.metadata import (
@@ -113,9 +113,7 @@ def _response(
         cluster_id=image.cluster_id,
         controller_id=ctx.services.node_id,
         topics=topics,
-        cluster_authorized_operations=ON_CLUSTER
-        if request.include_cluster_authorized_operations
-        else AUTHORIZED_OPERATIONS_OMITTED,
+        cluster_authorized_operations=cluster_operations(asked=request.include_cluster_authorized_operations),
     )
 
 

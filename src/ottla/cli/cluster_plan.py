@@ -17,9 +17,8 @@ from typing import Final
 from ottla.cli.failures import UsageError
 from ottla.cli.free_ports import free_ports
 from ottla.model.configs.properties import parse_properties
-from ottla.model.ids import spellable, uuid_to_base64
+from ottla.model.ids import CLUSTER_FILE, spellable, uuid_to_base64
 
-FILE_NAME: Final = "cluster.properties"
 BROKERS_MAX: Final = 64
 ANY_ADDRESS: Final = ("0.0.0.0", "::")
 OF_EACH_BROKER: Final = (
@@ -110,7 +109,7 @@ def _defaults(broker_count: int) -> dict[str, str]:
 
 
 def _settle(directory: Path, broker_count: int) -> Membership:
-    path = directory / FILE_NAME
+    path = directory / CLUSTER_FILE
     known = _read(path)
     if known is None:
         if (directory / "meta.properties").exists():

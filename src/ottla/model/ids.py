@@ -19,6 +19,8 @@ NO_LEADER_EPOCH: Final = -1
 AUTHORIZED_OPERATIONS_OMITTED: Final = -(1 << 31)
 """Sent where a client did not ask what it may do."""
 
+CLUSTER_FILE: Final = "cluster.properties"
+"""Lies where several brokers of one machine have their directories, and nowhere else."""
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = UUID(int=1)
 CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"

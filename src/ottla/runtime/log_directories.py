@@ -36,7 +36,7 @@ from ottla.model.errors import (
     OutOfSpaceError,
     StorageError,
 )
-from ottla.model.ids import METADATA_TOPIC, TopicPartition, uuid_to_base64
+from ottla.model.ids import CLUSTER_FILE, METADATA_TOPIC, TopicPartition, uuid_to_base64
 from ottla.runtime.offset_checkpoints import OffsetCheckpoints
 
 if TYPE_CHECKING:
@@ -49,9 +49,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger("ottla.storage")
 
 STRAY_SUFFIX: Final = "-stray"
-CLUSTER_FILE: Final = "cluster.properties"
-"""Lies where several brokers have their directories. One broker there would take those for partitions that nobody
-owns, and set them aside."""
 FULL_SECONDS_MIN: Final = 60.0
 """Between two lines that say that a directory is full."""
 
@@ -143,6 +140,7 @@ class LogDirectories:
     def _check_is_ours(self, path: str) -> None:
         """Before it is marked as ours, which cannot be taken back."""
         disk = self._world.disk
+        # One broker would take the directories of several for partitions that nobody owns, and set them aside.
         if disk.exists(f"{path}/{CLUSTER_FILE}"):
             raise StorageError(
                 path,

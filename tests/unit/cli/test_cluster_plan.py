@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.cluster_plan import FILE_NAME, new_cluster_id, plan_cluster
+from ottla.cli.cluster_plan import new_cluster_id, plan_cluster
 from ottla.cli.failures import UsageError
 from ottla.model.configs.resolve import BrokerConfig
+from ottla.model.ids import CLUSTER_FILE
 
 
 def test_three_brokers_are_all_voters_on_ports_that_count_up(tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ def test_a_directory_that_is_no_clusters_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=1")
     with pytest.raises(UsageError, match="single broker"):
         plan_cluster(str(tmp_path), 3, None, 9092, {})
-    (tmp_path / FILE_NAME).write_text("cluster.id=x\n")
+    (tmp_path / CLUSTER_FILE).write_text("cluster.id=x\n")
     with pytest.raises(UsageError, match="damaged"):
         plan_cluster(str(tmp_path), 3, None, 9092, {})
 
