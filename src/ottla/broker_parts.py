@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from ottla.core.controller.brokers import SUPPORTED_FEATURES
 from ottla.core.controller.commands import RegisterBroker
-from ottla.core.controller.records import BrokerEndpoint, SupportedFeature
+from ottla.core.controller.feature_levels import TRANSACTION_VERSION
+from ottla.core.controller.features import REGISTERED_FEATURES
+from ottla.core.controller.records import BrokerEndpoint
 from ottla.model.errors import ConfigError, StorageError
 from ottla.runtime.coordinator_kinds import group_kind, transaction_kind
 from ottla.runtime.coordinators import Coordinators
@@ -78,7 +79,7 @@ def build_coordinators(
     markers = MarkerWriter(table, world.clock, flushes, lambda: groups)
     sending = MarkerSending(markers, peers, image, node_id=config().node_id)
     transactions = TransactionCoordinators(
-        transaction_kind(config),
+        transaction_kind(config, lambda: image().feature_level(TRANSACTION_VERSION)),
         world,
         table,
         flushes,
@@ -161,7 +162,7 @@ def registration_of(
             BrokerEndpoint(item.listener, item.host, item.port, SECURITY_PROTOCOLS[item.security_protocol])
             for item in config.advertised_listeners
         ],
-        features=[SupportedFeature(name, *levels) for name, levels in SUPPORTED_FEATURES.items()],
+        features=REGISTERED_FEATURES,
         rack=config.broker_rack,
         log_dirs=directories.ids(),
         fenced=fenced,

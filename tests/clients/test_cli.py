@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import pytest
 
+from ottla import Server
 from ottla.cli.app import run_command
 from ottla.client.admin import Admin
 
@@ -296,6 +297,23 @@ def test_a_broker_that_there_is_not_is_not_waited_for(ottla: Shell, arguments: t
     started_at = time.monotonic()
     assert b"broker 4711" in ottla.run("config", *arguments, "--broker", "4711", code=4).stderr
     assert time.monotonic() - started_at < 10
+
+
+def test_feature_levels_are_shown_and_changed(tmp_path: Path) -> None:
+    with Server(data=tmp_path / "data") as server:
+        ottla = Shell(server.bootstrap_servers)
+        assert "group.version\t1\t0\t1\n" in ottla.output("cluster", "features")
+        lower = ("cluster", "features", "group.version=0")
+        assert b"downgrade" in ottla.run(*lower, code=1).stderr
+        assert b"nothing was changed" in ottla.run(*lower, "--downgrade", "--dry-run").stderr
+        assert "group.version\t0\t0\t1\n" in ottla.output(*lower, "--downgrade")
+        assert b"group.version=1" in ottla.run("cluster", "features", "--newest").stderr
+        assert b"already" in ottla.run("cluster", "features", "--newest").stderr
+        shown = json.loads(ottla.output("cluster", "features", "--output", "json"))
+        assert {"feature": "group.version", "level": 1, "min_level": 0, "max_level": 1} in shown
+        assert b"share.version" in ottla.run("cluster", "features", "share.version=1", code=1).stderr
+        for wrong in (("group.version",), ("group.version=one",), ("--downgrade",), ("--newest", "group.version=1")):
+            ottla.run("cluster", "features", *wrong, code=2)
 
 
 def test_the_cluster_is_shown(ottla: Shell, bootstrap: str) -> None:

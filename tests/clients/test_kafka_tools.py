@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("kafka-tools")]
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
+FEATURES = "org.apache.kafka.tools.FeatureCommand"
+VALUE_VERSION = re.compile(r'payload: \{"version":"(\d)"')
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +102,64 @@ def test_log_directories_quorum_features_and_cluster_are_described(
     assert "metadata.version" in tools.ask("org.apache.kafka.tools.FeatureCommand", "describe")
     assert "Cluster ID:" in tools.run(
         "org.apache.kafka.tools.ClusterTool", "cluster-id", "--bootstrap-server", server.bootstrap_servers
+    )
+
+
+def test_feature_levels_move_and_have_their_effect(tools: KafkaTools, tmp_path: Path) -> None:
+    with ottla.Server(data=tmp_path / "data") as other:
+        asked = KafkaTools(tools.jars, other.bootstrap_servers)
+
+        def features(*arguments: str, check: bool = True) -> str:
+            return asked.run(FEATURES, "--bootstrap-server", other.bootstrap_servers, *arguments, check=check)
+
+        release = features("upgrade", "--release-version", "4.3", check=False)
+        for name in ("share.version", "streams.version"):
+            assert f"for feature {name}. Local controller 1 does not support this feature." in release
+        highest = {"metadata.version": 30, "kraft.version": 1, "group.version": 1, "transaction.version": 2}
+        chosen = [word for name, level in highest.items() for word in ("--feature", f"{name}={level}")]
+        assert features("upgrade", *chosen).count("was upgraded") == 4
+        lower = ("--feature", "group.version=0", "--feature", "transaction.version=0")
+        assert features("downgrade", *lower, "--dry-run").count("can be downgraded") == 2
+        assert features("downgrade", *lower).count("was downgraded") == 2
+        assert "was disabled" in features("disable", "--feature", "eligible.leader.replicas.version")
+        described = {line.split()[1]: line for line in features("describe").splitlines()}
+        for name in ("group.version", "transaction.version", "eligible.leader.replicas.version"):
+            assert "FinalizedVersionLevel: 0" in described[name]
+
+        asked.ask(TOPICS, "--create", "--topic", "t", "--partitions", "1")
+        _produce_in_transactions(asked, "older flow")
+        assert "Processed a total of 0 messages" in _consume_by_new_protocol(asked)
+        assert features("upgrade", *chosen).count("was upgraded") == 4
+        assert "Processed a total of 10 messages" in _consume_by_new_protocol(asked)
+        _produce_in_transactions(asked, "newer flow")
+        # The first bytes of a value are its version: 0 as long as the level was, then 1.
+        values = (tmp_path / "data").glob("__transaction_state-*/*.log")
+        decoded = asked.run(
+            "org.apache.kafka.tools.DumpLogSegments",
+            *("--transaction-log-decoder", "--files", ",".join(str(path) for path in values if path.stat().st_size)),
+        )
+        of_id = [line for line in decoded.splitlines() if "flow" in line]
+        versions = {flow: [VALUE_VERSION.search(line) for line in of_id if flow in line] for flow in ("older", "newer")}
+        assert {found[1] for found in versions["older"] if found} == {"0"}
+        assert {found[1] for found in versions["newer"] if found} == {"1"}
+
+
+def _produce_in_transactions(tools: KafkaTools, transactional_id: str) -> None:
+    produced = tools.run(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", "t", "--num-records", "2000", "--record-size", "100", "--throughput", "-1"),
+        *("--transactional-id", transactional_id, "--transaction-duration-ms", "100"),
+        *("--producer-props", f"bootstrap.servers={tools.bootstrap_servers}"),
+    )
+    assert "2000 records sent" in produced
+
+
+def _consume_by_new_protocol(tools: KafkaTools) -> str:
+    """With a group of KIP-848. The tool gives up at once if the broker has none."""
+    return tools.run(
+        *("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", tools.bootstrap_servers),
+        *("--topic", "t", "--group", "g", "--command-property", "group.protocol=consumer"),
+        *("--from-beginning", "--max-messages", "10", "--timeout-ms", "60000"),
     )
 
 

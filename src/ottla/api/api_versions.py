@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ottla.core.controller.brokers import SUPPORTED_FEATURES
+from ottla.core.controller.feature_levels import KRAFT_VERSION, KRAFT_VERSION_LEVEL, SUPPORTED_FEATURES
 from ottla.model.errors import ErrorCode
-from ottla.runtime.quorum_records import KRAFT_VERSION_LEVEL
 from ottla.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -23,12 +22,11 @@ from ottla.wire.messages.api_versions import (
 
 if TYPE_CHECKING:
     from ottla.api.context import RequestContext
+    from ottla.core.controller.image import MetadataImage
 
 CLIENT_NAMED_SINCE = 3
 MINIMUM_ZERO_SINCE = 4
 """Older clients fail on a supported feature whose lowest level is 0."""
-QUORUM_FEATURE = "kraft.version"
-"""How voters are recorded. It stands in the quorum's own records, and never changes here."""
 _NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -36,8 +34,7 @@ def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsRespo
     if ctx.api_version >= CLIENT_NAMED_SINCE and not _is_named(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     image = ctx.services.image
-    supported = {**SUPPORTED_FEATURES, QUORUM_FEATURE: (0, KRAFT_VERSION_LEVEL)}
-    finalized = {**image.features, QUORUM_FEATURE: KRAFT_VERSION_LEVEL}
+    supported = {**SUPPORTED_FEATURES, KRAFT_VERSION: (0, KRAFT_VERSION_LEVEL)}
     return ApiVersionsResponse(
         api_keys=_api_keys(),
         supported_features=[
@@ -48,10 +45,16 @@ def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsRespo
         finalized_features_epoch=image.offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in finalized.items()
+            for name, level in _finalized(image).items()
             if level > 0
         ],
     )
+
+
+def _finalized(image: MetadataImage) -> dict[str, int]:
+    """The levels of the cluster. While there is no metadata yet none is known but the quorum's own."""
+    implied = {name: image.feature_level(name) for name in SUPPORTED_FEATURES} if image.features else {}
+    return {**implied, **image.features, KRAFT_VERSION: KRAFT_VERSION_LEVEL}
 
 
 def _is_named(request: ApiVersionsRequest) -> bool:

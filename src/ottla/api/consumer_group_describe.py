@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla.api.authorized_operations import ON_GROUP
+from ottla.api.consumer_groups import check_offered
 from ottla.core.controller.image import TopicImage
 from ottla.core.groups.consumer_commands import (
     DescribeConsumerGroup,
@@ -33,6 +34,7 @@ CONSUMER_MEMBER = 1
 
 
 async def handle(ctx: RequestContext, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+    check_offered(ctx.services)
     groups = [await _describe(ctx, group_id) for group_id in dict.fromkeys(request.group_ids)]
     if request.include_authorized_operations:
         for group in groups:

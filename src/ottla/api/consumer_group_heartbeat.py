@@ -1,15 +1,17 @@
 """ConsumerGroupHeartbeat 0-1: a member of a consumer group joins, says that it is alive and what changed, or leaves.
 
-The answer names the time of the next heartbeat; it is short while the group moves (`core/groups/group_settings.py`).
+With group.version 0, or without `consumer` in group.coordinator.rebalance.protocols, it is UNSUPPORTED_VERSION. The
+answer names the time of the next heartbeat; it is short while the group moves (`core/groups/group_settings.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from ottla.api.consumer_groups import check_offered
 from ottla.core.groups.consumer_commands import ConsumerGroupHeartbeat, MemberHeard
-from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.errors import ErrorCode
 from ottla.runtime.coordinators import then
 from ottla.wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -21,15 +23,12 @@ from ottla.wire.messages.consumer_group_heartbeat import (
 if TYPE_CHECKING:
     from ottla.api.context import RequestContext
 
-PROTOCOL: Final = "consumer"
-
 
 def handle(
     ctx: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
     services = ctx.services
-    if PROTOCOL not in services.config.group_coordinator_rebalance_protocols:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "this broker does not offer consumer groups; use classic ones")
+    check_offered(services)
     names, owned = request.subscribed_topic_names, request.topic_partitions
     command = ConsumerGroupHeartbeat(
         group_id=request.group_id,

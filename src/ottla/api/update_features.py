@@ -1,4 +1,8 @@
-"""UpdateFeatures 0-2: moves feature levels of the cluster, all of them or none."""
+"""UpdateFeatures 0-2: moves feature levels of the cluster, all of them or none.
+
+A refusal is told once, as by Kafka, and names every feature that is refused. There is no share.version and no
+streams.version: their level is 0.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +29,16 @@ async def handle(ctx: RequestContext, request: UpdateFeaturesRequest) -> UpdateF
         for update in request.feature_updates
     ]
     outcome = await ctx.services.controller.submit(UpdateFeatures(updates, validate_only=request.validate_only))
-    return failed(request, outcome.code, outcome.message or "", ctx.api_version)
-
-
-def failed(request: UpdateFeaturesRequest, code: ErrorCode, message: str, _version: int) -> UpdateFeaturesResponse:
-    """All updates share one outcome."""
+    if outcome.code is not ErrorCode.NONE:
+        return failed(request, outcome.code, outcome.message or "", ctx.api_version)
     return UpdateFeaturesResponse(
-        error_code=code,
-        error_message=message or None,
-        results=[
-            UpdatableFeatureResult(feature=update.feature, error_code=code, error_message=message or None)
-            for update in request.feature_updates
-        ],
+        results=[UpdatableFeatureResult(feature=update.feature) for update in request.feature_updates]
     )
+
+
+def failed(_request: UpdateFeaturesRequest, code: ErrorCode, message: str, _version: int) -> UpdateFeaturesResponse:
+    """All updates share one outcome, so no feature has one of its own."""
+    return UpdateFeaturesResponse(error_code=code, error_message=message or None)
 
 
 def _upgrade_type(version: int, update: FeatureUpdateKey) -> int:

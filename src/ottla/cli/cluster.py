@@ -6,7 +6,14 @@ from dataclasses import asdict
 
 import typer
 
-from ottla.cli import cluster_decommission, cluster_elect, cluster_health, cluster_quorum, cluster_reassign
+from ottla.cli import (
+    cluster_decommission,
+    cluster_elect,
+    cluster_features,
+    cluster_health,
+    cluster_quorum,
+    cluster_reassign,
+)
 from ottla.cli.cluster_health import quorum_or_none
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, OutputOption, chosen_output, connect
 from ottla.cli.output import size_text, write_json, write_pairs, write_rows
@@ -62,6 +69,7 @@ app.command(epilog=cluster_quorum.QUORUM_EPILOG)(cluster_quorum.quorum)
 app.command(epilog=cluster_reassign.EPILOG)(cluster_reassign.reassign)
 app.command(epilog=cluster_elect.EPILOG)(cluster_elect.elect)
 app.command(epilog=cluster_decommission.EPILOG)(cluster_decommission.decommission)
+app.command(epilog=cluster_features.EPILOG)(cluster_features.features)
 app.command("add-voter", epilog=cluster_quorum.ADD_EPILOG)(cluster_quorum.add_voter)
 app.command("remove-voter", epilog=cluster_quorum.REMOVE_EPILOG)(cluster_quorum.remove_voter)
 app.command("new-id", epilog=cluster_quorum.NEW_ID_EPILOG)(cluster_quorum.new_id)

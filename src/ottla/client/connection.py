@@ -312,7 +312,8 @@ class Connection:
 
     # The first exchange
 
-    def _negotiate(self) -> None:
+    def ask_versions(self) -> ApiVersionsResponse:
+        """What the node supports and which features the cluster uses, as it is now."""
         highest = _api(ApiVersionsRequest)[2]
         answer = self._ask_versions(highest)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -320,6 +321,10 @@ class Connection:
             answer = self._ask_versions(min(highest, offered.get(API_VERSIONS_KEY, 0)))
         if answer.error_code != ErrorCode.NONE:
             raise NotKafkaError(f"{self.address} refused to say what it supports (error {answer.error_code})")
+        return answer
+
+    def _negotiate(self) -> None:
+        answer = self.ask_versions()
         self._api_versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
         self.features = {
             feature.name: (feature.min_version_level, feature.max_version_level)

@@ -6,6 +6,7 @@ where the cause is known, and nowhere else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -160,6 +161,17 @@ class ApiError(OttlaError):
         super().__init__(message or code.name)
         self.code = code
         self.message = message or code.name
+
+
+class InvalidRecordsError(ApiError):
+    """A batch that is refused for some of its records: their places in it, and what is wrong with each.
+
+    Not all of them need be named.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
 
 
 class OutOfSpaceError(ApiError):

@@ -46,12 +46,18 @@ def _tell_groups(shard: Shard[GroupRecord], delta: ImageDelta, now_ms: int) -> O
     return cast(GroupShard, shard).metadata_changed(delta, now_ms)
 
 
-def transaction_kind(config: Callable[[], BrokerConfig]) -> CoordinatorKind[TransactionRecord]:
+def transaction_kind(
+    config: Callable[[], BrokerConfig], transaction_version: Callable[[], int]
+) -> CoordinatorKind[TransactionRecord]:
     """A transaction's records wait for their replicas as long as offsets do: Kafka has one default for both."""
+
+    def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
+        return transaction_codec.encode(record, min(transaction_version(), transaction_codec.VERSION_WITH_HISTORY))
+
     return CoordinatorKind(
         topic=TRANSACTION_STATE_TOPIC,
-        new_shard=lambda: TransactionShard(config),
-        encode=transaction_codec.encode,
+        new_shard=lambda: TransactionShard(config, transaction_version),
+        encode=encode,
         decode=transaction_codec.decode,
         partitions_default=lambda found: found.transaction_state_log_num_partitions,
         commit_timeout_ms=lambda found: found.offsets_commit_timeout_ms,

@@ -24,7 +24,7 @@ from uuid import UUID
 
 import structlog
 
-from ottla.core.controller.brokers import BOOTSTRAP_RECORDS
+from ottla.core.controller.features import BOOTSTRAP_RECORDS
 from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.records import Record
 from ottla.core.quorum.core import QuorumCore

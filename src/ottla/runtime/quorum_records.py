@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from ottla.core.controller.feature_levels import KRAFT_VERSION_LEVEL
 from ottla.core.controller.records import Record
 from ottla.core.quorum.voters import Voter, VoterEndpoint, VoterSet
 from ottla.model.errors import ApiError, CorruptLogError, MalformedMessageError
@@ -20,9 +21,6 @@ from ottla.wire.messages.metadata_records import (
     VotersRecordVoter,
 )
 from ottla.wire.schema import Message, decode
-
-KRAFT_VERSION_LEVEL: Final = 1
-"""The rules of this quorum: voters have directories, and may change."""
 
 
 class LoggedBatch(NamedTuple):

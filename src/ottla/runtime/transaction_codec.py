@@ -1,8 +1,8 @@
 """The record of the transaction coordinator as key and value in `__transaction_state`, and back.
 
 A key is `type | transactional id`, a value `version | fields`, the first of each as two bytes; a tombstone has no
-value. Version 1 is written, as by Kafka 4.3, whose `kafka-dump-log --transaction-log-decoder` reads it; 0 and 1 are
-read.
+value. Version 1 is written, as by Kafka 4.3, whose `kafka-dump-log --transaction-log-decoder` reads it, and version 0
+where the cluster's `transaction.version` is 0; 0 and 1 are read.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ottla.wire.schema import decode as decode_message
 from ottla.wire.schema import encode as encode_message
 
 _KIND: Final = 0
-_VERSION: Final = 1
+VERSION_WITH_HISTORY: Final = 1
 _PREFIX: Final = struct.Struct(">h")
 
 
-def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
+def encode(record: TransactionRecord, version: int = VERSION_WITH_HISTORY) -> tuple[bytes, bytes | None]:
     """The key and the value of a record; ApiError (INVALID_REQUEST) if the id is longer than a key can hold."""
     try:
         key = encode_message(TransactionLogKey(transactional_id=record.transactional_id), 0, _PREFIX.pack(_KIND))
@@ -33,7 +33,7 @@ def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
             f"transactional id {record.transactional_id[:100]!r}... cannot be written down ({error}): "
             "it must be shorter than 32768 bytes",
         ) from error
-    return key, None if record.gone else encode_message(_value(record), _VERSION, _PREFIX.pack(_VERSION))
+    return key, None if record.gone else encode_message(_value(record, version), version, _PREFIX.pack(version))
 
 
 def decode(key: bytes, value: bytes | None) -> TransactionRecord | None:
@@ -50,20 +50,22 @@ def decode(key: bytes, value: bytes | None) -> TransactionRecord | None:
         return None
 
 
-def _value(record: TransactionRecord) -> TransactionLogValue:
-    return TransactionLogValue(
+def _value(record: TransactionRecord, version: int) -> TransactionLogValue:
+    value = TransactionLogValue(
         producer_id=record.producer_id,
-        previous_producer_id=record.previous_producer_id,
-        next_producer_id=record.next_producer_id,
         producer_epoch=record.producer_epoch,
-        next_producer_epoch=record.next_producer_epoch,
         transaction_timeout_ms=record.timeout_ms,
         transaction_status=record.state,
         transaction_partitions=None if record.state is TransactionState.EMPTY else _topics(record.partitions),
         transaction_last_update_timestamp_ms=record.last_update_timestamp,
         transaction_start_timestamp_ms=record.start_timestamp,
-        client_transaction_version=record.client_transaction_version,
     )
+    if version >= VERSION_WITH_HISTORY:
+        value.previous_producer_id = record.previous_producer_id
+        value.next_producer_id = record.next_producer_id
+        value.next_producer_epoch = record.next_producer_epoch
+        value.client_transaction_version = record.client_transaction_version
+    return value
 
 
 def _topics(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.api import consumer_group_describe
@@ -27,6 +29,17 @@ def test_groups_are_described_and_missing_ones_are_named(version: int) -> None:
     assert member.target_assignment == member.assignment
     assert missing.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert empty.error_code == ErrorCode.INVALID_GROUP_ID
+
+
+@pytest.mark.parametrize("how", ["level", "config"])
+def test_where_there_are_no_consumer_groups_none_is_described(how: str) -> None:
+    c = Topics({"group.coordinator.rebalance.protocols": "classic"} if how == "config" else {}, t=2)
+    if how == "level":
+        c.image = replace(c.image, features={"group.version": 0})
+    request = ConsumerGroupDescribeRequest(group_ids=["g", "h"])
+    described = ConsumerRequests(c).call(consumer_group_describe, request, 1).groups
+    assert [group.group_id for group in described] == ["g", "h"]
+    assert {group.error_code for group in described} == {ErrorCode.UNSUPPORTED_VERSION}
 
 
 def test_a_failure_is_told_for_each_group() -> None:

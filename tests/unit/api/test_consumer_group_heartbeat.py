@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,6 +51,15 @@ def test_an_id_is_made_for_version_0_only() -> None:
     refused = groups.call(consumer_group_heartbeat, joining(member_id=""), 1)
     assert refused.error_code == ErrorCode.INVALID_REQUEST
     assert "MemberId" in refused.error_message
+
+
+def test_a_cluster_at_group_version_0_has_no_consumer_groups() -> None:
+    coordinator = Topics(t=3)
+    coordinator.image = replace(coordinator.image, features={"group.version": 0})
+    answer = ConsumerRequests(coordinator).call(consumer_group_heartbeat, joining(), 1)
+    assert (answer.error_code, answer.member_id) == (ErrorCode.UNSUPPORTED_VERSION, None)
+    coordinator.image = replace(coordinator.image, features={"group.version": 1})
+    assert ConsumerRequests(coordinator).call(consumer_group_heartbeat, joining(), 1).error_code == ErrorCode.NONE
 
 
 def test_a_broker_may_not_offer_consumer_groups() -> None:

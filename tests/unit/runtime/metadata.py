@@ -11,6 +11,7 @@ from typing import ParamSpec, TypeVar
 from uuid import UUID
 
 from ottla.core.controller.commands import RegisterBroker
+from ottla.core.controller.features import REGISTERED_FEATURES
 from ottla.core.controller.records import BrokerEndpoint
 from ottla.log.disk import Disk, RealDisk
 from ottla.log.handles import OpenFiles
@@ -93,6 +94,7 @@ class Node:
                 incarnation_id=self.world.new_uuid(),
                 cluster_id=CLUSTER_ID,
                 endpoints=[BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092, 0)],
+                features=REGISTERED_FEATURES,
                 log_dirs=[DIRECTORY_ID],
                 clean_start=clean_start,
             )

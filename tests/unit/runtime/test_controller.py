@@ -11,6 +11,7 @@ import pytest
 
 from ottla.core.controller.cluster_commands import BrokerHeartbeat
 from ottla.core.controller.commands import CreatedTopic, CreateTopics, NewTopic, RegisterBroker
+from ottla.core.controller.features import REGISTERED_FEATURES
 from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.records import BrokerEndpoint
 from ottla.model.configs.resolve import BrokerConfig
@@ -32,6 +33,7 @@ def registration(broker_id: int, *, fenced: bool = False) -> RegisterBroker:
         incarnation_id=uuid4(),
         cluster_id=CLUSTER_ID,
         endpoints=[BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9000 + broker_id, 0)],
+        features=REGISTERED_FEATURES,
         log_dirs=[UUID(int=1000 + broker_id)],
         fenced=fenced,
     )

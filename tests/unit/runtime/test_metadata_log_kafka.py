@@ -85,7 +85,7 @@ def test_kafka_dumps_the_log_and_the_snapshot(tmp_path: Path) -> None:
     assert 'LeaderChange: {"version":0,"leaderId":1,"voters":[{"voterId":1}],"grantingVoters":[{"voterId":1}]}' in text
     of_log, of_snapshot = text.split(f"Dumping {snapshot}")
     assert Counter(record["type"] for record in payloads(of_log)) == {
-        "FEATURE_LEVEL_RECORD": 2,
+        "FEATURE_LEVEL_RECORD": 4,
         "REGISTER_BROKER_RECORD": 2,
         "PRODUCER_IDS_RECORD": 1,
         "TOPIC_RECORD": 2,

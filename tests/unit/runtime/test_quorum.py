@@ -46,7 +46,12 @@ def test_metadata_survives_a_restart(tmp_path: Path, clean: bool) -> None:
         again = await restarted(tmp_path)
         assert again.quorum.image.topics == node.quorum.image.topics
         assert again.quorum.image.brokers == node.quorum.image.brokers
-        assert again.quorum.image.features == {"metadata.version": 30, "transaction.version": 2}
+        assert again.quorum.image.features == {
+            "metadata.version": 30,
+            "transaction.version": 2,
+            "group.version": 1,
+            "eligible.leader.replicas.version": 1,
+        }
 
     asyncio.run(scenario())
 

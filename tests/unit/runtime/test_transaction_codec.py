@@ -50,7 +50,7 @@ def test_the_bytes_are_those_that_kafka_writes(record: TransactionRecord, value:
     assert decode(KEY, bytes.fromhex(value)) == record
 
 
-def test_the_first_version_is_read() -> None:
+def test_the_first_version_is_read_and_written_where_the_level_wants_it() -> None:
     value = (
         "0000 00000000000003e8 0004 0000ea60 01 00000001 0006 6f7264657273 00000002 00000000 00000002"
         "0000018bcfe56801 0000018bcfe56800"
@@ -65,6 +65,7 @@ def test_the_first_version_is_read() -> None:
         last_update_timestamp=NOW + 1,
         start_timestamp=NOW,
     )
+    assert encode(ONGOING, 0) == (KEY, bytes.fromhex(value))
 
 
 def test_a_tombstone_has_no_value() -> None:

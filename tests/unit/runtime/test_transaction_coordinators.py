@@ -83,9 +83,10 @@ class TransactionBroker(CountingBroker):
         super().__init__(path)
         self.data_config = data_config or TopicConfig()
         self.ids = FewIds()
+        self.transaction_version = 2
         self.sender = Sender(MarkerWriter(self.table, self.clock, self.flushes, lambda: self.coordinators))
         self.transactions = TransactionCoordinators(
-            transaction_kind(lambda: self.config),
+            transaction_kind(lambda: self.config, lambda: self.transaction_version),
             self.world,
             self.table,
             self.flushes,

@@ -263,10 +263,8 @@ class ImageBuilder:
     def _feature_level(self, record: FeatureLevelRecord) -> None:
         if self._features is None:
             self._features = dict(self._before.features)
-        if record.feature_level == 0:
-            self._features.pop(record.name, None)
-        else:
-            self._features[record.name] = record.feature_level
+        # A level of 0 is kept: without a record the level may be another one.
+        self._features[record.name] = record.feature_level
 
     def _nothing(self, record: NoOpRecord) -> None:
         pass

@@ -17,7 +17,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from ottla.core.controller.balance import balance_leaders
-from ottla.core.controller.brokers import allocate_producer_ids, update_features
+from ottla.core.controller.brokers import allocate_producer_ids
 from ottla.core.controller.builder import apply
 from ottla.core.controller.cluster_commands import (
     AlterPartitions,
@@ -45,6 +45,7 @@ from ottla.core.controller.commands import (
 )
 from ottla.core.controller.configs import alter_configs, incremental_alter_configs
 from ottla.core.controller.context import Context, with_dynamic_configs
+from ottla.core.controller.features import update_features
 from ottla.core.controller.heartbeats import broker_heartbeat, fence_broker
 from ottla.core.controller.image import ImageDelta, MetadataImage
 from ottla.core.controller.in_sync import alter_partitions, assign_replicas_to_directories

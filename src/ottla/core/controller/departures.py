@@ -47,11 +47,15 @@ def hand_over(electorate: Electorate, image: MetadataImage, broker_id: int) -> t
 
 
 def come_back(electorate: Electorate, image: MetadataImage, broker_id: int) -> Iterator[PartitionChangeRecord]:
-    """A broker is active: partitions that nobody leads may have found a leader."""
+    """A broker is active: partitions that nobody leads may have found a leader.
+
+    One that it still leads may have lost it, where a directory did not come back with the broker.
+    """
     for topic in image.topics.values():
         for index, partition in enumerate(topic.partitions):
-            if partition.leader == NO_LEADER and broker_id in partition.replicas:
-                record = electorate.change(topic, index)
+            lost = partition.leader == broker_id and not electorate.may_lead(partition, broker_id)
+            if lost or (partition.leader == NO_LEADER and broker_id in partition.replicas):
+                record = electorate.change(topic, index, isr=_without(partition.isr, broker_id) if lost else None)
                 if record is not None:
                     yield record
 
@@ -69,12 +73,13 @@ def start_over(
         others = [replica for replica in (*partition.isr, *partition.elr) if replica != broker.id]
         lost = wiped and len(partition.replicas) > 1 and directory_of(partition, broker.id) == UNASSIGNED_DIRECTORY
         stays = not others and not lost
+        leads_on = stays and electorate.may_lead(partition, broker.id)
         record = electorate.change(
             topic,
             index,
-            isr=partition.isr if stays and broker.active else _without(partition.isr, broker.id),
+            isr=partition.isr if leads_on else _without(partition.isr, broker.id),
             not_eligible=() if stays else (broker.id,),
-            new_epoch=stays and broker.active and partition.leader == broker.id,
+            new_epoch=leads_on and partition.leader == broker.id,
             last_known_leader=() if lost else None,
         )
         if record is not None:

@@ -17,21 +17,29 @@ What an editor must keep true:
 - A replica that may have lost records (its broker crashed) leaves ISR and ELR, unless nobody else is in them.
 - A replica whose directory its broker does not have (any more) does not lead, whatever the lists say.
 - Who leads is not fenced, nor about to stop, unless nobody else can lead yet.
+
+With `eligible.leader.replicas.version` 0 there is no ELR and no last known leader. Then a partition without a leader
+has an ISR all the same: who was in sync last stays in it, and is waited for. It goes only if what it had is known to be
+lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from ottla.core.controller.assignments import default_directory
 from ottla.core.controller.context import Context
+from ottla.core.controller.feature_levels import ELR_VERSION
 from ottla.core.controller.image import BrokerImage, PartitionImage, TopicImage
 from ottla.core.controller.records import NO_LEADER, UNASSIGNED_DIRECTORY, PartitionChangeRecord
 from ottla.model.configs.resolve import resolve_topic
 
+NO_ELR: Final = 0
+"""As a number of replicas that must be in sync: no ISR is so small that an ELR is needed."""
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 """The leader came by an unclean election, and has not said yet that it is done with what follows from that."""
@@ -64,11 +72,12 @@ class Electorate:
     `brokers` are the brokers as they will be once the decision's records are applied; those of the image by default.
     """
 
-    __slots__ = ("_brokers", "_context", "_rules")
+    __slots__ = ("_brokers", "_context", "_has_elr", "_rules")
 
     def __init__(self, context: Context, brokers: Mapping[int, BrokerImage] | None = None) -> None:
         self._context = context
         self._brokers = context.image.brokers if brokers is None else brokers
+        self._has_elr = context.image.feature_level(ELR_VERSION) > 0
         self._rules: dict[str, _Rules] = {}
 
     def may_lead(self, partition: PartitionImage, broker_id: int) -> bool:
@@ -107,10 +116,16 @@ class Electorate:
         `last_known_leader` is one that may lead if nobody else is known to: none, where it has lost what it had.
         """
         old = topic.partitions[index]
-        wanted = _Wanted(old, isr, replicas, not_eligible, self._rules_of(topic.name).min_insync)
+        min_insync = self._rules_of(topic.name).min_insync if self._has_elr else NO_ELR
+        wanted = _Wanted(old, isr, replicas, not_eligible, min_insync)
+        if not self._has_elr:
+            last_known_leader = ()
         known = old.last_known_elr if last_known_leader is None else last_known_leader
-        elected = self._elect(topic, old, wanted, known, kind)
+        placed = old if directories is None else replace(old, directories=tuple(directories))
+        elected = self._elect(topic, placed, wanted, known, kind)
         wanted.take_leader(elected)
+        if not self._has_elr and elected.leader != NO_LEADER:
+            wanted.isr = tuple(member for member in wanted.isr if member == elected.leader or self._lives(old, member))
         recovery = old.leader_recovery_state if leader_recovery_state is None else leader_recovery_state
         if elected.unclean:
             recovery = RECOVERING
@@ -204,6 +219,10 @@ class _Wanted:
         if replicas is not None:
             self.isr = tuple(broker_id for broker_id in self.isr if broker_id in self.replicas)
         self.min_insync = min(min_insync, len(self.replicas))
+        if min_insync == NO_ELR and not self.isr:
+            self.isr = tuple(
+                broker_id for broker_id in old.isr if broker_id in self.replicas and broker_id not in not_eligible
+            )
         self.elr = self._eligible(old, not_eligible)
 
     def _eligible(self, old: PartitionImage, not_eligible: Sequence[int]) -> tuple[int, ...]:
@@ -246,8 +265,8 @@ def directory_of(partition: PartitionImage, broker_id: int) -> UUID:
 
 
 def has_directory(broker: BrokerImage, partition: PartitionImage) -> bool:
-    """Whether a broker still has the directory of its replica. A sole replica leads all the same, and reports it."""
-    if not partition.directories or len(partition.replicas) == 1 or broker.id not in partition.replicas:
+    """Whether a broker still has the directory of its replica."""
+    if not partition.directories or broker.id not in partition.replicas:
         return True
     directory = directory_of(partition, broker.id)
     return directory == UNASSIGNED_DIRECTORY or not broker.log_dirs or directory in broker.log_dirs

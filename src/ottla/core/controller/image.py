@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 from uuid import UUID
 
+from ottla.core.controller.feature_levels import IMPLIED_LEVELS
 from ottla.core.controller.records import BrokerEndpoint, SupportedFeature
 from ottla.model.configs.definition import ResourceType
 
@@ -75,12 +76,18 @@ class MetadataImage:
     configs: Mapping[ResourceKey, Mapping[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
     features: Mapping[str, int] = field(default_factory=dict)
+    """Levels as they are recorded; `feature_level` knows also those that are not."""
     offset: int = -1
     epoch: int = 0
 
     def configs_of(self, resource: ResourceType, name: str) -> Mapping[str, str]:
         """What is set on a resource itself; empty where nothing is."""
         return self.configs.get((resource, name), NO_CONFIGS)
+
+    def feature_level(self, name: str) -> int:
+        """The level that the cluster uses of a feature; 0 is not at all."""
+        level = self.features.get(name)
+        return IMPLIED_LEVELS.get(name, 0) if level is None else level
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
         return self.configs.get((ResourceType.TOPIC, name), NO_CONFIGS)

@@ -203,8 +203,8 @@ def _assign(context: Context, electorate: Electorate, broker: BrokerImage, asked
         asked.directory_id if replica == broker.id else directory_of(partition, replica)
         for replica in partition.replicas
     ]
-    # In another directory than one that is gone it begins with nothing.
-    begins_anew = not has_directory(broker, partition)
+    # In another directory than one that is gone it begins with nothing. Nobody has more than a sole replica, it leads.
+    begins_anew = not has_directory(broker, partition) and len(partition.replicas) > 1
     record = electorate.change(
         topic,
         asked.index,

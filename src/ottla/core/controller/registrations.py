@@ -16,6 +16,7 @@ from ottla.core.controller.commands import Decision, RegisterBroker
 from ottla.core.controller.context import Context
 from ottla.core.controller.departures import come_back, leave, start_over
 from ottla.core.controller.elections import Electorate
+from ottla.core.controller.features import check_registration
 from ottla.core.controller.image import BrokerImage
 from ottla.core.controller.records import PartitionChangeRecord, RegisterBrokerRecord
 from ottla.model.errors import ApiError, ErrorCode
@@ -34,7 +35,7 @@ def register_broker(context: Context, command: RegisterBroker) -> Decision[int]:
     before = context.image.brokers.get(command.broker_id)
     _check_unique(command, before)
     _check_directories(context, command)
-    _check_features(context, command)
+    check_registration(context, command.features)
     if before is not None and before.incarnation_id == command.incarnation_id:
         return _amend(context, command, before)
     record = _record(command, context.next_offset, fenced=command.fenced, in_controlled_shutdown=False)
@@ -115,16 +116,4 @@ def _check_directories(context: Context, command: RegisterBroker) -> None:
             raise ApiError(
                 ErrorCode.INVALID_REGISTRATION,
                 f"Broker {broker.id} is already registered with a directory of this broker: was it copied?",
-            )
-
-
-def _check_features(context: Context, command: RegisterBroker) -> None:
-    """A broker must be able to work with the levels that the cluster uses."""
-    for name, low, high in command.features:
-        level = context.image.features.get(name, 0)
-        if level and not low <= level <= high:
-            raise ApiError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"Unable to register because the broker does not support version {level} of {name}. It wants a "
-                f"version between {low} and {high}, inclusive.",
             )

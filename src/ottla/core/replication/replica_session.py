@@ -73,6 +73,10 @@ class ReplicaSession(Generic[Key]):
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
         return request
 
+    def ask_again(self, key: Key) -> None:
+        """Name a partition in the next request even if nothing about it has changed: whoever asks is another one."""
+        self.sent.pop(key, None)
+
     @property
     def is_open(self) -> bool:
         """Whether the next request may be incremental."""

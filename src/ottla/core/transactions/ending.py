@@ -5,6 +5,9 @@ whatever transaction of that epoch is going on. With version 2 (KIP-890) the dec
 EndTxn names one transaction; if it comes again it has an epoch one too low, and is answered as done, or as being done,
 for as long as that transaction is the last one. A version 2 client may abort without having begun.
 
+The client chooses the flow, by what it has heard of the cluster's `transaction.version`. At level 0 nothing of version
+2 can be written down: a client that has not heard of that is refused, and its transaction ends when its time is over.
+
 The decision is a PREPARE_* record. When it is committed the driver writes markers; MarkersWritten tells of them, and
 with the last one the transaction is COMPLETE_*. If that record cannot be written it is tried again after a while: the
 markers are out, so there is no other way to go.
@@ -74,6 +77,7 @@ def _end_with_next_epoch(
         raise producer_fenced(command.transactional_id)
     if known.state is not TransactionState.ONGOING and command.committed:
         _refuse(known, command)
+    table.check_can_record(command.transaction_version)
     return _end(known, command, ticket, now_ms)
 
 

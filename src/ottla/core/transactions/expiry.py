@@ -26,7 +26,7 @@ def timeout_due(table: TransactionTable, transactional_id: str, now_ms: int) -> 
         table.timers.set((TIMEOUT, transactional_id), failed_ms + interval_ms)
         return Outcome()
 
-    return Outcome(fenced(known, now_ms), not_written=again)
+    return Outcome(fenced(known, table.transaction_version(), now_ms), not_written=again)
 
 
 def schedule_expiry(table: TransactionTable, now_ms: int) -> None:

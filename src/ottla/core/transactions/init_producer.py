@@ -49,7 +49,7 @@ def init_producer_id(
         if recovers and not _is_current(known, command):
             raise producer_fenced(command.transactional_id)
         refusal = concurrent_transactions(command.transactional_id)
-        return Outcome(fenced(known, now_ms), [(ticket, refusal)])
+        return Outcome(fenced(known, table.transaction_version(), now_ms), [(ticket, refusal)])
     return _renew(table, known, command, ticket, now_ms)
 
 

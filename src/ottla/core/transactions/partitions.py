@@ -41,4 +41,5 @@ def _added(
         raise concurrent_transactions(command.transactional_id)
     if known.state is TransactionState.ONGOING and command.partitions <= known.partitions:
         return []
+    table.check_can_record(transaction_version)
     return [extended(known, command.partitions, transaction_version, now_ms)]

@@ -35,6 +35,7 @@ from ottla.core.transactions.listing import describe_transaction, list_transacti
 from ottla.core.transactions.partitions import add_partitions, verify_partitions
 from ottla.core.transactions.records import TransactionRecord
 from ottla.core.transactions.table import EXPIRY, TIMEOUT, TimerKey, TransactionTable
+from ottla.core.transactions.transaction import EPOCH_PER_TRANSACTION
 from ottla.model.configs.resolve import BrokerConfig
 
 TICK_TIMERS_MAX: Final = 256
@@ -57,8 +58,12 @@ class TransactionShard:
 
     __slots__ = ("table",)
 
-    def __init__(self, config: Callable[[], BrokerConfig]) -> None:
-        self.table = TransactionTable(config)
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        transaction_version: Callable[[], int] = lambda: EPOCH_PER_TRANSACTION,
+    ) -> None:
+        self.table = TransactionTable(config, transaction_version)
 
     def decide(self, command: Command[Any], ticket: Ticket, now_ms: int) -> Outcome[TransactionRecord]:
         return _DECISIONS[type(command)](self.table, command, ticket, now_ms)

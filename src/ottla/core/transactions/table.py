@@ -12,7 +12,13 @@ from typing import Final, NamedTuple, TypeAlias
 from ottla.core.timers import Timers
 from ottla.core.transactions.commands import PendingMarkers
 from ottla.core.transactions.records import TransactionRecord, TransactionState
-from ottla.core.transactions.transaction import IDLE, NEVER_WRITTEN, PREPARED
+from ottla.core.transactions.transaction import (
+    EPOCH_PER_TRANSACTION,
+    IDLE,
+    NEVER_WRITTEN,
+    PREPARED,
+    RECORDS_WITH_HISTORY,
+)
 from ottla.model.configs.resolve import BrokerConfig
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import TopicPartition
@@ -34,10 +40,21 @@ class Identity(NamedTuple):
 class TransactionTable:
     """The state of one shard."""
 
-    __slots__ = ("_newly_prepared", "config", "idle", "recoveries", "timers", "transactions", "unmarked")
+    __slots__ = (
+        "_newly_prepared",
+        "config",
+        "idle",
+        "recoveries",
+        "timers",
+        "transaction_version",
+        "transactions",
+        "unmarked",
+    )
 
-    def __init__(self, config: Callable[[], BrokerConfig]) -> None:
+    def __init__(self, config: Callable[[], BrokerConfig], transaction_version: Callable[[], int]) -> None:
         self.config = config
+        self.transaction_version = transaction_version
+        """The level that the cluster uses of the feature of this name."""
         self.transactions: dict[str, TransactionRecord] = {}
         self.idle: dict[str, int] = {}
         """Ids without a transaction, with their last update; the one that was idle longest comes first."""
@@ -62,6 +79,14 @@ class TransactionTable:
         if known is None:
             raise not_mapped(transactional_id)
         return known
+
+    def check_can_record(self, transaction_version: int) -> None:
+        """Raise if a transaction of a client of this version could not be written down: the level forbids it."""
+        if transaction_version >= EPOCH_PER_TRANSACTION and self.transaction_version() < RECORDS_WITH_HISTORY:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "The cluster's transaction.version is 0, and this is a request of version 2: begin the producer anew.",
+            )
 
     def replay(self, record: TransactionRecord) -> None:
         """A record replaces all that was known of its id."""

@@ -26,6 +26,8 @@ from ottla.model.ids import NO_PRODUCER_ID, TopicPartition
 
 EPOCH_MAX: Final = 32_767
 EPOCH_OF_PRODUCERS_MAX: Final = EPOCH_MAX - 1
+RECORDS_WITH_HISTORY: Final = 1
+"""The transaction version from which on a record says what ended the transaction before, and how."""
 EPOCH_PER_TRANSACTION: Final = 2
 """The transaction version from which on every transaction has an epoch of its own."""
 
@@ -94,9 +96,9 @@ def ended(
     return _prepared(known, committed, epoch_step, transaction_version, next_producer_id, now_ms)
 
 
-def fenced(known: TransactionRecord, now_ms: int) -> list[TransactionRecord]:
+def fenced(known: TransactionRecord, transaction_version: int, now_ms: int) -> list[TransactionRecord]:
     """The transaction is aborted, and its producer can do no more with the epoch that it has."""
-    return _prepared(known, False, 1, EPOCH_PER_TRANSACTION, NO_PRODUCER_ID, now_ms)
+    return _prepared(known, False, 1, transaction_version, NO_PRODUCER_ID, now_ms)
 
 
 def _prepared(

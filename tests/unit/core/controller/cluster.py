@@ -10,8 +10,9 @@ from ottla.core.controller.builder import apply
 from ottla.core.controller.cluster_commands import BrokerHeartbeat, FenceBroker, HeartbeatAnswer
 from ottla.core.controller.commands import AnswerT, Command, CreatedTopic, CreateTopics, NewTopic, RegisterBroker
 from ottla.core.controller.controller import Controller
+from ottla.core.controller.features import REGISTERED_FEATURES
 from ottla.core.controller.image import MetadataImage, PartitionImage
-from ottla.core.controller.records import BrokerEndpoint, Record
+from ottla.core.controller.records import BrokerEndpoint, Record, SupportedFeature
 from ottla.model.configs.resolve import BrokerConfig
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -41,6 +42,7 @@ class Cluster:
         fenced: bool = False,
         clean_start: bool = True,
         log_dirs: Sequence[UUID] = (),
+        features: Sequence[SupportedFeature] = REGISTERED_FEATURES,
     ) -> int:
         return self.submit(
             RegisterBroker(
@@ -48,6 +50,7 @@ class Cluster:
                 incarnation_id=self.new_uuid(),
                 cluster_id=CLUSTER_ID,
                 endpoints=[BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9000 + broker_id, 0)],
+                features=features,
                 rack=rack,
                 log_dirs=log_dirs or [UUID(int=1000 + broker_id)],
                 fenced=fenced,

@@ -1,4 +1,4 @@
-"""Brokers, producer ids, features and elections."""
+"""Brokers, producer ids and elections."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from ottla.core.controller.builder import apply
 from ottla.core.controller.commands import (
     AllocateProducerIds,
     ElectLeaders,
-    FeatureUpdate,
     NewTopic,
     RegisterBroker,
-    UpdateFeatures,
 )
-from ottla.core.controller.records import FeatureLevelRecord, PartitionChangeRecord, UnregisterBrokerRecord
+from ottla.core.controller.records import PartitionChangeRecord, UnregisterBrokerRecord
 from ottla.model.errors import ApiError, ErrorCode
 from tests.unit.core.controller.cluster import Cluster
 
@@ -58,63 +56,6 @@ def test_only_a_registered_broker_gets_producer_ids() -> None:
     with pytest.raises(ApiError) as refused:
         Cluster().submit(AllocateProducerIds(1, 99))
     assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
-
-
-@pytest.mark.parametrize(
-    ("update", "words"),
-    [
-        (
-            FeatureUpdate("nope", 1),
-            "Invalid update version 1 for feature nope. Local controller 1 does not support this feature.",
-        ),
-        (FeatureUpdate("nope", 0, 2), "Invalid update version 0 for feature nope. Feature nope not found."),
-        (
-            FeatureUpdate("metadata.version", -1),
-            "Invalid update version -1 for feature metadata.version. A feature version cannot be less than 0.",
-        ),
-        (
-            FeatureUpdate("metadata.version", 31),
-            "Invalid update version 31 for feature metadata.version. Local controller 1 only supports versions 7-30",
-        ),
-        (
-            FeatureUpdate("metadata.version", 29),
-            "Invalid update version 29 for feature metadata.version. Can't downgrade the version of this "
-            "feature without "
-            "setting the upgrade type to either safe or unsafe downgrade.",
-        ),
-        (
-            FeatureUpdate("metadata.version", 29, 2),
-            "Unsupported metadata.version downgrade from 30 to 29. Refusing to perform the requested downgrade "
-            "because it "
-            "might delete metadata information.",
-        ),
-        (
-            FeatureUpdate("metadata.version", 30, 9),
-            "Invalid update version 30 for feature metadata.version. The controller does not support the given "
-            "upgrade type.",
-        ),
-    ],
-)
-def test_a_feature_level_that_cannot_be_is_refused(update: FeatureUpdate, words: str) -> None:
-    cluster = Cluster()
-    cluster.controller.image, _ = apply(
-        cluster.image, [FeatureLevelRecord(name="metadata.version", feature_level=30)], offset=9, epoch=0
-    )
-    outcome = cluster.submit(UpdateFeatures([update]))
-    assert outcome.code is ErrorCode.INVALID_UPDATE_VERSION
-    prefix = "The update failed for all features since the following feature had an error: "
-    assert outcome.message == prefix + words
-
-
-def test_a_feature_can_be_raised() -> None:
-    cluster = Cluster()
-    assert (
-        cluster.submit(UpdateFeatures([FeatureUpdate("metadata.version", 29)], validate_only=True)).code
-        is ErrorCode.NONE
-    )
-    assert dict(cluster.image.features) == {}
-    assert cluster.submit(UpdateFeatures([FeatureUpdate("metadata.version", 29)])).code is ErrorCode.NONE
-    assert dict(cluster.image.features) == {"metadata.version": 29}
 
 
 def with_leader(cluster: Cluster, leader: int, isr: tuple[int, ...]) -> None:

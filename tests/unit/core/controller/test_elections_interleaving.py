@@ -23,11 +23,15 @@ from ottla.core.controller.cluster_commands import (
 from ottla.core.controller.commands import (
     ConfigChange,
     ElectLeaders,
+    FeatureUpdate,
     IncrementalAlterConfigs,
     NewTopic,
     RegisterBroker,
     ResourceChange,
+    UpdateFeatures,
 )
+from ottla.core.controller.feature_levels import ELR_VERSION
+from ottla.core.controller.features import REGISTERED_FEATURES
 from ottla.core.controller.image import MetadataImage, PartitionImage
 from ottla.core.controller.records import NO_LEADER, BrokerEndpoint, PartitionChangeRecord
 from ottla.model.errors import ApiError, ErrorCode
@@ -111,11 +115,15 @@ class Story:
         assert len(set(state.isr)) == len(state.isr)
         assert {*state.isr, *state.elr} <= set(state.replicas)
         assert not set(state.isr) & set(state.elr)
-        assert all(member in brokers and not brokers[member].fenced for member in state.isr)
-        if state.leader == NO_LEADER:
+        if not self.image.feature_level(ELR_VERSION):
+            assert state.isr
+            assert not state.elr
+            assert not state.last_known_elr
+        elif state.leader == NO_LEADER:
             assert not state.isr
             assert state.elr or state.last_known_elr
-        else:
+        if state.leader != NO_LEADER:
+            assert all(member in brokers and not brokers[member].fenced for member in state.isr)
             assert state.leader in state.isr
             assert not state.last_known_elr
         if len(state.isr) >= self.min_insync(name):
@@ -136,6 +144,7 @@ class Story:
             incarnation_id=UUID(int=9000 + self.incarnations),
             cluster_id=CLUSTER_ID,
             endpoints=[BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9000 + broker_id, 0)],
+            features=REGISTERED_FEATURES,
             log_dirs=[self.directories[broker_id]],
             fenced=fenced,
             clean_start=clean and not wiped,
@@ -210,6 +219,10 @@ class Story:
         change = ConfigChange("min.insync.replicas", 0, str(value))
         self.cluster.submit(IncrementalAlterConfigs([ResourceChange(2, name, [change])]))
 
+    def switch_elr(self, *, on: bool) -> None:
+        level = FeatureUpdate(ELR_VERSION, int(on), 1 if on else 2)
+        assert self.cluster.submit(UpdateFeatures([level])).code is ErrorCode.NONE
+
     def elect(self, *, unclean: bool) -> None:
         self.forced = unclean
         self.cluster.submit(ElectLeaders(int(unclean)))
@@ -244,6 +257,7 @@ ACTS = st.one_of(
     ),
     st.tuples(st.just("write"), st.fixed_dictionaries({"name": topics})),
     st.tuples(st.just("set_min_insync"), st.fixed_dictionaries({"name": topics, "value": st.integers(1, 3)})),
+    st.tuples(st.just("switch_elr"), st.fixed_dictionaries({"on": st.booleans()})),
     st.tuples(st.just("elect"), st.fixed_dictionaries({"unclean": often_false})),
 )
 
@@ -256,6 +270,8 @@ ONE_LEFT: Final = [("fence", {"broker_id": 2}), ("fence", {"broker_id": 3})]
 GONE: Final = ("fence", {"broker_id": 1})
 STOP: Final = ("heartbeat", {"broker_id": 1, "want_fence": False, "want_shut_down": True, "caught_up": True})
 MOVE: Final = ("move", {"name": "two", "replicas": [4]})
+CRASHED: Final = ("register", {"broker_id": 1, "clean": False, "wiped": False})
+NO_ELR: Final = ("switch_elr", {"on": False})
 ENOUGH: Final = [("set_min_insync", {"name": "two", "value": 1}), ("write", {"name": "two"})]
 
 
@@ -265,6 +281,8 @@ ENOUGH: Final = [("set_min_insync", {"name": "two", "value": 1}), ("write", {"na
 @example(acts=[*ONE_LEFT, GONE, *ENOUGH, beat(3), ENOUGH[1], ("fence", {"broker_id": 3}), beat(1)])
 @example(acts=[("fence", {"broker_id": 2}), beat(2), STOP, ("alter", {"name": "two", "members": (1,), "stale": False})])
 @example(acts=[("fence", {"broker_id": 3}), MOVE, STOP, ("register", {"broker_id": 2, "clean": False, "wiped": False})])
+@example(acts=[*ONE_LEFT, GONE, NO_ELR, beat(3), beat(1), ENOUGH[1], ("switch_elr", {"on": True})])
+@example(acts=[NO_ELR, *ONE_LEFT, GONE, CRASHED, beat(3), beat(1)])
 def test_who_leads_has_what_was_acknowledged(acts: list[tuple[str, dict[str, Any]]]) -> None:
     story = Story()
     for name, arguments in acts:

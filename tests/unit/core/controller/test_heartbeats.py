@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from ottla.api.cluster_view import offline_replicas
 from ottla.core.controller.cluster_commands import (
     AlterPartitions,
     AssignReplicasToDirectories,
@@ -160,3 +161,25 @@ def test_what_is_in_a_directory_that_failed_is_led_by_others() -> None:
     cluster.heartbeat(1, offline=[here, there])
     assert cluster.image.brokers[1].fenced
     assert leaders(cluster) == [(2, (2,)), (2, (2,))]
+
+
+def test_a_sole_replica_in_a_directory_that_failed_leads_again_when_its_broker_comes_back_with_it() -> None:
+    cluster = Cluster()
+    here, there = UUID(int=4001), UUID(int=4002)
+    cluster.register(1, log_dirs=[here, there])
+    cluster.create(NewTopic("t", assignments=[(0, [1]), (1, [1])]))
+    replicas = [ReplicaDirectory(cluster.image.topics["t"].id, index, at) for index, at in ((0, here), (1, there))]
+    cluster.submit(AssignReplicasToDirectories(1, cluster.image.brokers[1].epoch, replicas))
+    cluster.heartbeat(1, offline=[here])
+    assert leaders(cluster) == [(-1, ()), (1, (1,))]
+    assert (cluster.partition().elr, cluster.partition().last_known_elr) == ((1,), (1,))
+    assert offline_replicas(cluster.image, cluster.partition()) == [1]
+
+    for fenced, clean_start in ((False, True), (True, True), (True, False), (False, False)):
+        cluster.register(1, log_dirs=[there], fenced=fenced, clean_start=clean_start)
+        cluster.heartbeat(1)
+        assert leaders(cluster) == [(-1, ()), (1, (1,))]
+        cluster.register(1, log_dirs=[here, there], fenced=fenced, clean_start=clean_start)
+        cluster.heartbeat(1)
+        assert leaders(cluster) == [(1, (1,)), (1, (1,))]
+        assert offline_replicas(cluster.image, cluster.partition()) == []

@@ -190,3 +190,17 @@ def test_a_replica_that_begins_anew_is_neither_in_sync_nor_eligible() -> None:
     assert assign(cluster, 1, fresh[0]) is ErrorCode.NONE
     state = cluster.partition()
     assert (state.leader, state.isr, state.elr, state.last_known_elr) == (-1, (), (), ())
+
+
+@pytest.mark.parametrize("clean_start", [True, False])
+def test_a_sole_replica_whose_disk_was_replaced_leads_where_it_says_that_it_is(clean_start: bool) -> None:
+    """Nobody has more than it has, even if that is nothing."""
+    cluster = Cluster()
+    cluster.create(NewTopic("t", assignments=[(0, [1])]))
+    fresh = [UUID(int=4000), UUID(int=4001)]
+    cluster.register(1, fenced=True, clean_start=clean_start, log_dirs=fresh)
+    cluster.heartbeat(1)
+    assert cluster.partition().leader == -1
+    assert assign(cluster, 1, fresh[1]) is ErrorCode.NONE
+    state = cluster.partition()
+    assert (state.leader, state.isr, state.elr, state.directories) == (1, (1,), (), (fresh[1],))

@@ -25,6 +25,15 @@ def test_a_session_begins_whole_and_goes_on_with_what_changed() -> None:
     assert session.incremental([("a", A)], []) == SessionRequest(77, 3, [("a", A)], [])
 
 
+def test_who_is_to_ask_again_is_named_although_it_is_as_it_was() -> None:
+    session: ReplicaSession[str] = ReplicaSession()
+    session.answered(session.full({"a": A, "b": A}), 77)
+    session.ask_again("a")
+    assert session.incremental([("a", A), ("b", A)], []).rows == [("a", A)]
+    session.ask_again("unknown")
+    assert session.incremental([("a", A)], []).rows == []
+
+
 def test_a_leader_without_room_is_asked_for_everything_each_time() -> None:
     session: ReplicaSession[str] = ReplicaSession()
     session.answered(session.full({"a": A}), 0)

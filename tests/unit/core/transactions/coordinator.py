@@ -39,13 +39,14 @@ class Coordinator:
         self.now_ms = 1_000_000
         self.next_producer_id = 100
         self.is_writable = True
+        self.transaction_version = 2
         self.markers: list[PendingMarkers] = []
         self.shard = self.load()
         self._ticket = 0
 
     def load(self, log: list[TransactionRecord] | None = None) -> TransactionShard:
         """A shard made of the log, or of one that was compacted."""
-        shard = TransactionShard(lambda: self.config)
+        shard = TransactionShard(lambda: self.config, lambda: self.transaction_version)
         for record in self.log if log is None else log:
             shard.replay(record, -1)
         assert not shard.loaded(self.now_ms).records

@@ -225,3 +225,39 @@ class TestMarkers:
         assert coordinator.markers == []
         coordinator.pass_time(1)
         assert coordinator.state() is TransactionState.COMPLETE_ABORT
+
+
+# -- what the cluster's level says
+
+
+def test_at_level_0_a_client_of_version_2_is_refused_and_nothing_changes(coordinator: Coordinator) -> None:
+    coordinator.begin(2)
+    coordinator.transaction_version = 0
+    written = len(coordinator.log)
+    assert coordinator.refused(coordinator.end_command(100, 0, 2)) is ErrorCode.UNSUPPORTED_VERSION
+    assert coordinator.refused(coordinator.add_command(100, 0, 2, A1)) is ErrorCode.UNSUPPORTED_VERSION
+    assert len(coordinator.log) == written
+    assert coordinator.end(0) == (100, 0, False)
+
+
+def test_what_was_ended_at_a_higher_level_is_answered_and_completed_at_level_0(coordinator: Coordinator) -> None:
+    coordinator.begin(2)
+    again = coordinator.end_command(100, 0, 2)
+    ended = coordinator.submit(again)
+    coordinator.transaction_version = 0
+    coordinator.write_markers()
+    assert coordinator.state() is TransactionState.COMPLETE_COMMIT
+    assert coordinator.submit(again) == ended
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_clients_of_the_older_flow_are_served_at_every_level(coordinator: Coordinator, level: int) -> None:
+    coordinator.transaction_version = level
+    coordinator.begin(0)
+    assert coordinator.end(0) == (100, 0, False)
+
+
+def test_at_level_1_a_client_may_insist_on_version_2(coordinator: Coordinator) -> None:
+    coordinator.transaction_version = 1
+    coordinator.begin(2)
+    assert coordinator.end(2) == (100, 1, False)

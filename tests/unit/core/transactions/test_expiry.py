@@ -97,6 +97,23 @@ def test_an_id_in_use_is_not(coordinator: Coordinator) -> None:
     assert coordinator.identity == (100, 3)
 
 
+@pytest.mark.parametrize(("level", "answer"), [(0, "fenced"), (1, "fenced"), (2, "goes on")])
+def test_who_was_timed_out_goes_on_where_transactions_have_epochs(
+    coordinator: Coordinator, level: int, answer: str
+) -> None:
+    """As in Kafka, whose coordinator aborts by the cluster's level: below 2 a producer is simply fenced."""
+    coordinator.transaction_version = level
+    coordinator.begin(0)
+    coordinator.pass_time(TIMEOUT_MS + 1)
+    (markers,) = coordinator.markers
+    assert (markers.producer_epoch, markers.transaction_version) == (1, level)
+    coordinator.write_markers()
+    if answer == "fenced":
+        assert coordinator.refused(coordinator.init_command(100, 0)) is ErrorCode.PRODUCER_FENCED
+    else:
+        assert coordinator.init(100, 0)[:2] == (100, 1)
+
+
 def test_an_id_whose_markers_are_not_written_is_not(coordinator: Coordinator) -> None:
     coordinator.begin(0)
     coordinator.pass_time(30 * DAY_MS)

@@ -29,7 +29,7 @@ def test_states_are_spelt_as_in_the_protocol() -> None:
 
 
 def test_time_does_not_go_back_with_the_clock(ongoing: TransactionRecord) -> None:
-    (prepared,) = fenced(ongoing, 10)
+    (prepared,) = fenced(ongoing, 2, 10)
     assert prepared.last_update_timestamp == 61
     assert completed(prepared, 10).last_update_timestamp == 61
     assert renewed(completed(prepared, 10), 7, 2, 1000, 10).last_update_timestamp == 61
@@ -45,14 +45,14 @@ def test_two_decisions_never_have_the_same_timestamp(ongoing: TransactionRecord)
 
 
 def test_the_producer_keeps_its_transactions_timeout_and_start(ongoing: TransactionRecord) -> None:
-    (prepared,) = fenced(ongoing, 70)
+    (prepared,) = fenced(ongoing, 2, 70)
     assert (prepared.timeout_ms, prepared.start_timestamp) == (1000, 60)
     assert completed(prepared, 80).start_timestamp == 60
     assert renewed(completed(prepared, 80), 7, 2, 9, 90).start_timestamp == -1
 
 
 def test_an_epoch_has_ended_when_the_present_one_came_of_it(ongoing: TransactionRecord) -> None:
-    (prepared,) = fenced(ongoing, 70)
+    (prepared,) = fenced(ongoing, 2, 70)
     for known in (prepared, completed(prepared, 70)):
         assert is_ended_epoch(known, 7, 0)
         assert not is_ended_epoch(known, 7, 1)
