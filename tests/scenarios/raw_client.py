@@ -11,6 +11,7 @@ from ottla.wire.batch import iterate
 from ottla.wire.fetch_types import FetchPartition
 from ottla.wire.headers import encode_request, parse_response_header, request_header
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from ottla.wire.produce import ProducedPartition
 from ottla.wire.records import Record, build_batch
 from ottla.wire.records import iterate as iterate_records
 from ottla.wire.schema import Message, decode
@@ -89,11 +90,18 @@ class RawClient:
     def produce_batch(
         self, topic: str, batch: bytes | bytearray, *, version: int = 9, acks: int = -1
     ) -> tuple[int, int]:
+        outcome = self.produce_outcome(topic, batch, version=version, acks=acks)
+        return outcome.error_code, outcome.base_offset
+
+    def produce_outcome(
+        self, topic: str, batch: bytes | bytearray, *, version: int = 9, acks: int = -1
+    ) -> ProducedPartition:
+        """All that the broker says."""
         self.send_frame(self.produce_frame(topic, batch, version=version, acks=acks))
         frame = memoryview(self.receive_frame())
         _, position = parse_response_header(PRODUCE, version, frame)
         ((_, (partition,)),) = produce_client.parse_response(frame, position, version).topics
-        return partition.error_code, partition.base_offset
+        return partition
 
     def produce_frame(self, topic: str, batch: bytes | bytearray, *, version: int = 9, acks: int = -1) -> bytes:
         self._correlation += 1

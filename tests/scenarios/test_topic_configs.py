@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -15,9 +16,13 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
+from kafka import KafkaProducer
 
 import ottla
-from ottla.wire.batch import iterate
+from ottla.model.errors import ErrorCode
+from ottla.wire.batch import iterate, set_max_timestamp
+from ottla.wire.records import Record, build_batch
+from tests.scenarios.raw_client import RawClient
 
 TIMESTAMP_LOG_APPEND_TIME = 2
 
@@ -138,6 +143,46 @@ def test_a_compacted_topic_wants_keys(topic: Topic) -> None:
         topic.write(b"no key")
     topic.write(b"with a key", key=b"k")
     assert [message.value() for message in topic.read(1)] == [b"with a key"]
+
+
+@pytest.mark.timeout(300)
+def test_a_producer_is_told_which_records_have_no_key(topic: Topic) -> None:
+    topic.configure(cleanup_policy="compact")
+    producer = KafkaProducer(bootstrap_servers=topic.server.bootstrap_servers, linger_ms=30_000)
+    futures = [producer.send(topic.name, value=b"v", key=key) for key in (b"a", None, b"b", None)]
+    producer.flush(60)
+    producer.close()
+
+    right, wrong = futures[::2], futures[1::2]
+    for future in wrong:
+        assert "Compacted topic cannot accept message without key" in str(future.exception)
+    for future in right:
+        assert future.exception is not None
+        assert "without key" not in str(future.exception)
+
+
+@pytest.mark.timeout(300)
+def test_full_validation_names_the_record_that_is_too_old(topic: Topic) -> None:
+    topic.configure(message_timestamp_before_max_ms="3600000")
+    now_ms = int(time.time() * 1000)
+    batch = build_batch([Record(at, now_ms - age, b"k", b"v") for at, age in enumerate([0, 0, 4_000_000, 0])])
+    with contextlib.closing(RawClient.connect(topic.server.bootstrap_servers)) as client:
+        assert client.produce_batch(topic.name, batch) == (0, 0), "its header says nothing of records in the middle"
+
+        topic.configure(ottla_record_validation="full")
+        outcome = client.produce_outcome(topic.name, batch)
+        assert outcome.error_code == ErrorCode.INVALID_TIMESTAMP
+        ((record, reason),) = outcome.record_errors
+        assert record == 2
+        assert str(now_ms - 4_000_000) in str(reason)
+        assert "record 2" in str(outcome.error_message)
+
+        young = build_batch([Record(at, now_ms, b"k", b"w") for at in range(2)])
+        set_max_timestamp(memoryview(young), now_ms + 99_000_000)
+        assert client.produce_batch(topic.name, young) == (0, 4)
+    files = Path(topic.server.data, f"{topic.name}-0").glob("*.log")
+    assert [header.max_timestamp for path in files for _, header in iterate(path.read_bytes())] == [now_ms, now_ms]
+    assert len(topic.read(6)) == 6
 
 
 def test_an_answer_waits_for_the_disk_where_the_topic_asks_for_it(topic: Topic) -> None:

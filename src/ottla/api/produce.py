@@ -6,7 +6,7 @@ look into the records, where a transaction's coordinator has to be asked, or, wi
 the batch (`replicated_answer`). acks=0 gets no answer; if such a request fails, its connection is closed, which is the
 only sign that its producer can get. Message formats 0 and 1 are refused with UNSUPPORTED_FOR_MESSAGE_FORMAT, zstd
 before version 7 with UNSUPPORTED_COMPRESSION_TYPE, as Kafka does. Where another broker leads, version 10 and later say
-which.
+which. Version 8 and later name the records that a batch is refused for, at most 100 of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.api.deferred import Deferred
 from ottla.api.refusal import refusal
 from ottla.api.replicated_answer import HeldAnswer, ReplicatedAnswer, check_still_in_sync
 from ottla.model.chunks import Chunks
-from ottla.model.errors import ApiError, ErrorCode, OttlaError
+from ottla.model.errors import ApiError, ErrorCode, InvalidRecordsError, OttlaError
 from ottla.runtime.appending import Appended
 from ottla.runtime.transaction_verification import TransactionalProduce
 from ottla.wire import produce as codec
@@ -261,7 +261,10 @@ def _refused(services: Services, key: TopicKey, index: int, error: OttlaError, s
     leader = None
     if refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         leader = services.partitions.current_leader(key, index)
-    return ProducedPartition(index, refused.code, error_message=refused.message, current_leader=leader)
+    records = refused.record_errors if isinstance(refused, InvalidRecordsError) else ()
+    return ProducedPartition(
+        index, refused.code, record_errors=records, error_message=refused.message, current_leader=leader
+    )
 
 
 def _answer(

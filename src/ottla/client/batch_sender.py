@@ -260,10 +260,8 @@ class BatchSender:
             )
             self._finish(batch, delivery)
             return
-        detail = outcome.error_message
-        if outcome.record_errors and outcome.record_errors[0][1]:
-            detail = outcome.record_errors[0][1]
-        self._repeat([batch], broker_error(outcome.error_code, f"cannot write to {batch.partition}", detail))
+        subject = f"cannot write to {batch.partition}"
+        self._repeat([batch], broker_error(outcome.error_code, subject, _refusal(batch, outcome)))
 
     # Failures
 
@@ -298,6 +296,14 @@ class BatchSender:
         queue.remove(batch)
         self.queued_bytes -= len(batch.records)
         self._on_delivery(delivery)
+
+
+def _refusal(batch: _Batch, outcome: ProducedPartition) -> str | None:
+    """The broker's own sentence: that on the first record at fault, where it names one."""
+    for index, message in outcome.record_errors:
+        if message:
+            return f"record {index} of the batch's {batch.record_count}: {message}"
+    return outcome.error_message
 
 
 def _may_pass(error: ClientError) -> bool:

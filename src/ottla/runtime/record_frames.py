@@ -22,6 +22,7 @@ class Validate(msgspec.Struct, tag=0, array_like=True):
     id: int
     batch: bytes
     requires_keys: bool
+    timestamp_range: tuple[int, int] | None
 
 
 class Recompress(msgspec.Struct, tag=1, array_like=True):
@@ -49,8 +50,10 @@ class Warm(msgspec.Struct, tag=4, array_like=True):
 
 
 class Validated(msgspec.Struct, tag=0, array_like=True):
+    """The batch may be appended: as it is (None), or as it comes back."""
+
     id: int
-    refusal: str | None
+    corrected: bytes | None
 
 
 class Recompressed(msgspec.Struct, tag=1, array_like=True):
@@ -78,6 +81,8 @@ class Refused(msgspec.Struct, tag=5, array_like=True):
     id: int
     code: int
     message: str
+    record_errors: list[tuple[int, str]] = []
+    """The records at fault, where it is single ones."""
 
 
 class Failed(msgspec.Struct, tag=6, array_like=True):

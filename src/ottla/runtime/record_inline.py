@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ottla.log.compaction import CleanedGroup, CompactionJob, CompactionResult
 from ottla.log.compaction_run import run_compaction
 from ottla.log.disk import Disk
-from ottla.wire.record_checks import recompress, refusal_of
+from ottla.wire.record_checks import recompress, validated
 
 
 class InlineRecordWork:
@@ -19,8 +19,10 @@ class InlineRecordWork:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
 
-    async def validate(self, batch: bytes, *, requires_keys: bool) -> str | None:
-        return refusal_of(batch, requires_keys=requires_keys)
+    async def validate(
+        self, batch: bytes, *, requires_keys: bool, timestamp_range: tuple[int, int] | None = None
+    ) -> bytes:
+        return validated(batch, requires_keys=requires_keys, timestamp_range=timestamp_range)
 
     async def recompress(self, batch: bytes, codec: int, level: int | None) -> bytes:
         return recompress(batch, codec, level)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from ottla.log.compaction import CleanedGroup, CompactionError, CompactionJob, CompactionResult
-from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, MalformedMessageError
+from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, InvalidRecordsError, MalformedMessageError
 from ottla.runtime.record_frames import (
     FRAME_BYTES_MAX,
     LENGTH,
@@ -211,10 +211,15 @@ class RecordWorker:
         """The child's, None if there is none now."""
         return None if self._child is None or self._child.is_closed else self._child.process.pid
 
-    async def validate(self, batch: bytes, *, requires_keys: bool) -> str | None:
-        """Why a batch may not be appended to a topic that asks for a look into its records; None if it may."""
-        reply = await self._ask(Validate(self._number(), batch, requires_keys), Validated)
-        return reply.refusal
+    async def validate(
+        self, batch: bytes, *, requires_keys: bool, timestamp_range: tuple[int, int] | None = None
+    ) -> bytes:
+        """The batch as it may be appended to a topic that asks for a look into its records; ApiError if it may not be.
+
+        InvalidRecordsError where it is known which records are at fault.
+        """
+        reply = await self._ask(Validate(self._number(), batch, requires_keys, timestamp_range), Validated)
+        return batch if reply.corrected is None else reply.corrected
 
     async def recompress(self, batch: bytes, codec: int, level: int | None) -> bytes:
         """The same batch in another codec; ApiError if its records are not what its header claims."""
@@ -325,6 +330,8 @@ def _expected(reply: Reply, expected: type[_T]) -> _T:
     if isinstance(reply, expected):
         return reply
     if isinstance(reply, Refused):
+        if reply.record_errors:
+            raise InvalidRecordsError(ErrorCode(reply.code), reply.message, reply.record_errors)
         raise ApiError(ErrorCode(reply.code), reply.message)
     if isinstance(reply, Failed):
         if reply.is_corrupt_log:

@@ -20,7 +20,7 @@ from typing import BinaryIO, Final
 
 from ottla.log.compaction import CompactionError, CompactionJob
 from ottla.log.disk import RealDisk
-from ottla.model.errors import ApiError, CorruptLogError, OttlaError
+from ottla.model.errors import ApiError, CorruptLogError, InvalidRecordsError, OttlaError
 from ottla.runtime.record_frames import (
     FRAME_BYTES_MAX,
     LENGTH,
@@ -132,18 +132,22 @@ class Worker:
 
 def answer(request: Validate | Recompress | Warm) -> Reply:
     """Do a quick job."""
-    from ottla.wire.record_checks import recompress, refusal_of
+    from ottla.wire.record_checks import recompress, validated
 
     try:
         match request:
             case Validate():
-                return Validated(request.id, refusal_of(request.batch, requires_keys=request.requires_keys))
+                batch = validated(
+                    request.batch, requires_keys=request.requires_keys, timestamp_range=request.timestamp_range
+                )
+                return Validated(request.id, None if batch is request.batch else batch)
             case Recompress():
                 return Recompressed(request.id, recompress(request.batch, request.codec, request.level))
             case Warm():
                 return Warmed(request.id)
     except ApiError as error:
-        return Refused(request.id, int(error.code), error.message)
+        record_errors = list(error.record_errors) if isinstance(error, InvalidRecordsError) else []
+        return Refused(request.id, int(error.code), error.message, record_errors)
     except (OttlaError, ValueError, MemoryError) as error:
         return Failed(request.id, f"{type(error).__name__}: {error}")
 

@@ -211,6 +211,13 @@ def set_log_append_time(batch: memoryview, now_ms: int) -> None:
     _CRC.pack_into(batch, CRC_START - 4, crc32c(batch[CRC_START:]))
 
 
+def set_max_timestamp(batch: memoryview, max_timestamp: int) -> None:
+    """Correct what exactly one batch claims about its youngest record, and make its checksum anew."""
+    _, attributes, last_delta, base_timestamp, _ = _CRC_TO_MAX_TIMESTAMP.unpack_from(batch, CRC_START - 4)
+    _CRC_TO_MAX_TIMESTAMP.pack_into(batch, CRC_START - 4, 0, attributes, last_delta, base_timestamp, max_timestamp)
+    _CRC.pack_into(batch, CRC_START - 4, crc32c(batch[CRC_START:]))
+
+
 def iterate(buf: bytes | bytearray | memoryview, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each whole batch from `pos` on; a batch cut off at the end is left out.
 

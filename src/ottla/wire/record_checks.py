@@ -1,18 +1,27 @@
 """One batch from a producer, looked into: full validation and another codec. For the record worker only.
 
-The broker checks headers; this checks that the records are what the header says, by `compiled.records.check_records`.
+The broker checks headers; this checks that the records are what the header says, and what their topic takes, by
+`compiled.records.check_records`.
 """
 
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from ottla.model.errors import ApiError, ErrorCode
-from ottla.wire.batch import CODEC_MASK, CRC_START, HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, read_header
-from ottla.wire.compiled.records import BodyFault, check_records, explain
+from ottla.model.errors import ApiError, ErrorCode, InvalidRecordsError
+from ottla.wire.batch import (
+    CODEC_MASK,
+    CRC_START,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    BatchHeader,
+    read_header,
+    set_max_timestamp,
+)
+from ottla.wire.compiled.records import BodyFault, Refused, check_records, explain_fault
 from ottla.wire.compression import compress, decompress
 from ottla.wire.crc import crc32c
 from ottla.wire.records import DECOMPRESSED_BYTES_MAX
@@ -24,14 +33,37 @@ _CRC_POSITION: Final = 17
 _ATTRIBUTES: Final = Struct(">h")
 
 
-def refusal_of(batch: bytes, *, requires_keys: bool, size_max: int = DECOMPRESSED_BYTES_MAX) -> str | None:
-    """Why a batch, whose header the broker has checked, may not be appended; None if it may."""
+RECORD_ERRORS_MAX: Final = 100
+"""Records that a refusal names."""
+SHOWN_MAX: Final = 3
+"""Of them, those that are in its sentence."""
+TimestampRange: TypeAlias = tuple[int, int]
+ANY_TIMESTAMP: Final = (-(1 << 63), (1 << 63) - 1)
+
+
+def validated(
+    batch: bytes,
+    *,
+    requires_keys: bool,
+    timestamp_range: TimestampRange | None = None,
+    size_max: int = DECOMPRESSED_BYTES_MAX,
+) -> bytes:
+    """A batch, whose header the broker has checked, as it is to be appended; ApiError if it may not be.
+
+    With a range of timestamps these are looked at too, and a header that does not say how old its youngest record is
+    is corrected: retention, the time index and whoever looks for a time believe it. Kafka's leader does the same.
+    """
     header = read_header(batch)
     try:
         body = decompress(header.codec, memoryview(batch)[HEADER_BYTES:], size_max)
     except ApiError as error:
-        return error.message
-    return _refusal_of_body(body, header, requires_keys=requires_keys)
+        raise ApiError(ErrorCode.INVALID_RECORD, error.message) from None
+    max_timestamp = _check_body(body, header, requires_keys, timestamp_range or ANY_TIMESTAMP)
+    if timestamp_range is None or max_timestamp == header.max_timestamp:
+        return batch
+    corrected = bytearray(batch)
+    set_max_timestamp(memoryview(corrected), max_timestamp)
+    return bytes(corrected)
 
 
 def recompress(batch: bytes, codec: int, level: int | None, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
@@ -41,9 +73,7 @@ def recompress(batch: bytes, codec: int, level: int | None, *, size_max: int = D
     """
     header = read_header(batch)
     body = decompress(header.codec, memoryview(batch)[HEADER_BYTES:], size_max)
-    refusal = _refusal_of_body(body, header, requires_keys=False)
-    if refusal is not None:
-        raise ApiError(ErrorCode.INVALID_RECORD, refusal)
+    _check_body(body, header, requires_keys=False, timestamp_range=ANY_TIMESTAMP)
     built = bytearray(batch[:HEADER_BYTES])
     built += compress(codec, body, level)
     _LENGTH.pack_into(built, _LENGTH_POSITION, len(built) - LENGTH_PREFIX_BYTES)
@@ -52,6 +82,47 @@ def recompress(batch: bytes, codec: int, level: int | None, *, size_max: int = D
     return bytes(built)
 
 
-def _refusal_of_body(body: bytes, header: BatchHeader, *, requires_keys: bool) -> str | None:
-    verdict = check_records(np.frombuffer(body, np.uint8), 0, len(body), header.record_count, requires_keys)
-    return None if verdict[0] == BodyFault.NONE else explain(*verdict)
+def _check_body(body: bytes, header: BatchHeader, requires_keys: bool, timestamp_range: TimestampRange) -> int:
+    """The largest timestamp of the records; raises if they are not what the header says, or some of them refused."""
+    refused = np.empty((Refused.COUNT, RECORD_ERRORS_MAX), np.int64)
+    code, record, position, refused_count, max_timestamp = check_records(
+        np.frombuffer(body, np.uint8),
+        0,
+        len(body),
+        header.record_count,
+        requires_keys,
+        header.base_timestamp,
+        *timestamp_range,
+        refused,
+    )
+    if refused_count:
+        named = refused[:, :refused_count].T.tolist()
+        raise _refusal(BodyFault(code), named, refused_count, header.record_count, timestamp_range)
+    if code == BodyFault.NONE:
+        return int(max_timestamp)
+    reason = explain_fault(code, position)
+    if code in (BodyFault.COUNT, BodyFault.BODY_NOT_FILLED):
+        raise ApiError(ErrorCode.INVALID_RECORD, reason)
+    raise InvalidRecordsError(ErrorCode.INVALID_RECORD, f"record {record}: {reason}", [(record, reason)])
+
+
+def _refusal(
+    worst: BodyFault, named: list[list[int]], refused_count: int, record_count: int, timestamp_range: TimestampRange
+) -> InvalidRecordsError:
+    """For records that are sound, but nothing for their topic. One that is of the wrong time decides on the code."""
+    code = ErrorCode.INVALID_TIMESTAMP if worst == BodyFault.TIMESTAMP_RANGE else ErrorCode.INVALID_RECORD
+    errors = [(record, _objection(fault, timestamp, timestamp_range)) for record, fault, timestamp in named]
+    shown = "; ".join([f"record {record}: {reason}" for record, reason in errors[:SHOWN_MAX]])
+    more = "; ..." if refused_count > SHOWN_MAX else ""
+    message = f"{refused_count} of the batch's {record_count} records cannot be stored: {shown}{more}"
+    return InvalidRecordsError(code, message, errors)
+
+
+def _objection(fault: int, timestamp: int, timestamp_range: TimestampRange) -> str:
+    if fault == BodyFault.KEY_MISSING:
+        return "Compacted topic cannot accept message without key"
+    earliest, latest = timestamp_range
+    return (
+        f"its timestamp {timestamp} is out of the range from {earliest} to {latest} that "
+        "message.timestamp.before.max.ms and message.timestamp.after.max.ms allow"
+    )

@@ -10,13 +10,13 @@ from ottla.api import produce
 from ottla.api.deferred import Deferred
 from ottla.model.chunks import Chunks
 from ottla.model.configs.resolve import TopicConfig
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ErrorCode, InvalidRecordsError
 from ottla.wire.compression import Codec
 from ottla.wire.produce import ProducedPartition
 from ottla.wire.produce_client import ProduceResponse, encode_request, parse_response
 from tests.unit.api.replica_services import context, services
 from tests.unit.log.support import batch_of
-from tests.unit.runtime.hosted import run
+from tests.unit.runtime.hosted import NoRecordWork, run
 from tests.unit.runtime.replicas import TOPIC, Cluster
 
 VERSION = 12
@@ -176,5 +176,28 @@ def test_an_old_message_format_is_not_taken_for_a_codec() -> None:
         chunks = b"".join(cast("list[bytes]", answer))
         (row,) = parse_response(memoryview(chunks), 4, 3).topics[0][1]
         assert row.error_code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+    run(scenario)
+
+
+class Refusing(NoRecordWork):
+    """A record worker that finds fault with two records."""
+
+    async def validate(
+        self, batch: bytes, *, requires_keys: bool, timestamp_range: tuple[int, int] | None = None
+    ) -> bytes:
+        raise InvalidRecordsError(ErrorCode.INVALID_TIMESTAMP, "two of them", [(1, "too old"), (3, "too young")])
+
+
+def test_the_answer_names_the_records_at_fault() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(2, TopicConfig(record_validation_full=True))
+        cluster.replicas[1].appender._work = Refusing()
+        for indexes in ((0,), (0, 0)):
+            answer = rows(await cast("Awaitable[Chunks]", send(cluster, indexes=indexes)))
+            for row in answer:
+                assert (row.error_code, row.error_message) == (ErrorCode.INVALID_TIMESTAMP, "two of them")
+                assert list(row.record_errors) == [(1, "too old"), (3, "too young")]
+        assert cluster.leader.log.log_end_offset == 0
 
     run(scenario)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -135,7 +135,9 @@ class ScriptedBroker:
         self.producer_ids += 1
         return encode(InitProducerIdResponse(producer_id=self.producer_ids, producer_epoch=0), version)
 
-    def produces(self, *script: ErrorCode | None) -> list[memoryview]:
+    def produces(
+        self, *script: ErrorCode | None, record_errors: Sequence[tuple[int, str | None]] = ()
+    ) -> list[memoryview]:
         """Answer one Produce after another with these codes (None: hang up), then with success; gives the batches."""
         steps = list(script)
         stored: list[memoryview] = []
@@ -149,7 +151,8 @@ class ScriptedBroker:
                 for index, records in partitions:
                     if records is not None:
                         stored.append(records)
-                    results.append(ProducedPartition(index, code or 0, len(stored) - 1))
+                    named = record_errors if code else ()
+                    results.append(ProducedPartition(index, code or 0, len(stored) - 1, record_errors=named))
                 outcomes.append((topic, results))
             if code is None:
                 return None

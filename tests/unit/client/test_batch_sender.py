@@ -72,6 +72,17 @@ def test_a_batch_is_sent_again_after_an_error_that_passes(code: ErrorCode) -> No
         assert values(stored) == [b"a", b"a", b"a"]
 
 
+def test_the_record_at_fault_is_named() -> None:
+    with ScriptedBroker() as broker:
+        broker.produces(ErrorCode.INVALID_RECORD, record_errors=[(2, None), (4, "no key"), (5, "no key either")])
+        sending = Sending(broker)
+        sending.sender.submit(FIRST, batch(b"a", 6), 6)
+        (error,) = sending.send()
+        assert isinstance(error, BrokerError)
+        assert error.code is ErrorCode.INVALID_RECORD
+        assert "record 4 of the batch's 6: no key (" in str(error)
+
+
 def test_a_new_leader_is_asked_for_after_the_old_one_refused() -> None:
     with ScriptedBroker() as broker:
         broker.produces(ErrorCode.NOT_LEADER_OR_FOLLOWER)

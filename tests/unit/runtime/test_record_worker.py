@@ -17,8 +17,9 @@ import pytest
 from ottla.log import names
 from ottla.log.compaction import CleanedGroup, CompactionError, CompactionJob
 from ottla.log.disk import RealDisk
-from ottla.model.errors import ApiError, CorruptLogError, ErrorCode
+from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, InvalidRecordsError
 from ottla.runtime.record_worker import RecordWorker, RecordWorkerError
+from ottla.wire.batch import set_max_timestamp
 from ottla.wire.compression import Codec
 from ottla.wire.records import Record, build_batch, iterate
 from tests.unit.log.files_of_batches import FilesOfBatches
@@ -92,10 +93,16 @@ def test_batches_are_judged_and_compressed_and_many_at_a_time() -> None:
         assert worker.pid is None
         await worker.warm()
         pid = worker.pid
-        refusals = await asyncio.gather(
-            *(worker.validate(batch_of(b"k", None if at % 3 else b"k"), requires_keys=True) for at in range(300))
+        judged = [batch_of(b"k", None if at % 3 else b"k") for at in range(300)]
+        verdicts = await asyncio.gather(
+            *(worker.validate(batch, requires_keys=True) for batch in judged), return_exceptions=True
         )
-        assert [refusal is None for refusal in refusals] == [at % 3 == 0 for at in range(300)]
+        for at, verdict in enumerate(verdicts):
+            if at % 3 == 0:
+                assert verdict is judged[at]
+            else:
+                assert isinstance(verdict, InvalidRecordsError)
+                assert [record for record, _ in verdict.record_errors] == [1]
         batches = [batch_of(b"%d" % at, value=b"v" * 300, codec=Codec(at % 5)) for at in range(100)]
         changed = await asyncio.gather(*(worker.recompress(batch, Codec.ZSTD, 1) for batch in batches))
         assert [iterate(batch) for batch in changed] == [iterate(batch) for batch in batches]
@@ -111,11 +118,29 @@ def test_a_batch_that_lies_is_refused_with_a_code_that_a_client_understands() ->
         worker = RecordWorker()
         lying = bytearray(batch_of(b"k", b"k"))
         lying[57:61] = (1).to_bytes(4, "big")
-        assert await worker.validate(bytes(lying), requires_keys=False) is not None
+        with pytest.raises(ApiError) as caught:
+            await worker.validate(bytes(lying), requires_keys=False)
+        assert caught.value.code is ErrorCode.INVALID_RECORD
         with pytest.raises(ApiError) as caught:
             await worker.recompress(bytes(lying), Codec.LZ4, None)
         assert caught.value.code is ErrorCode.INVALID_RECORD
-        assert await worker.validate(batch_of(b"k"), requires_keys=True) is None
+        await worker.validate(batch_of(b"k"), requires_keys=True)
+        await worker.close()
+
+    run(scenario())
+
+
+def test_timestamps_are_judged_and_a_header_comes_back_corrected() -> None:
+    async def scenario() -> None:
+        worker = RecordWorker()
+        honest = bytes(build_batch([Record(at, time, b"k", b"v") for at, time in enumerate([50, 70, 60])]))
+        lying = bytearray(honest)
+        set_max_timestamp(memoryview(lying), 51)
+        assert await worker.validate(bytes(lying), requires_keys=False, timestamp_range=(50, 70)) == honest
+        with pytest.raises(InvalidRecordsError) as caught:
+            await worker.validate(bytes(lying), requires_keys=False, timestamp_range=(51, 69))
+        assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+        assert [record for record, _ in caught.value.record_errors] == [0, 1]
         await worker.close()
 
     run(scenario())
@@ -129,7 +154,7 @@ def test_a_log_is_compacted_group_by_group_while_batches_are_judged(tmp_path: Pa
     async def scenario() -> None:
         worker = RecordWorker()
         compaction = asyncio.ensure_future(worker.compact(files.job(end, segment_bytes=1), heard.append))
-        assert await worker.validate(batch_of(b"k"), requires_keys=True) is None
+        await worker.validate(batch_of(b"k"), requires_keys=True)
         result = await compaction
         assert result.groups == heard
         assert len(heard) == 4
@@ -223,7 +248,7 @@ def test_a_worker_without_work_leaves_and_comes_back() -> None:
         first = worker.pid
         if first is not None:
             await until(lambda: not is_running(first))
-        assert await worker.validate(batch_of(b"k"), requires_keys=True) is None
+        await worker.validate(batch_of(b"k"), requires_keys=True)
         assert worker.pid != first
         await worker.close()
 
@@ -353,7 +378,8 @@ def test_a_caller_that_gives_up_leaves_nothing_behind() -> None:
         given_up = asyncio.ensure_future(worker.validate(batch_of(b"k"), requires_keys=True))
         await asyncio.sleep(0)
         given_up.cancel()
-        assert await worker.validate(batch_of(None), requires_keys=True) is not None
+        with pytest.raises(InvalidRecordsError):
+            await worker.validate(batch_of(None), requires_keys=True)
         assert time.monotonic() - started < SECONDS_MAX
         await worker.close()
 

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.wire import batch as record_batch
-from ottla.wire.batch import LENGTH_PREFIX_BYTES, BatchHeader, assign, check, iterate, read_header, set_log_append_time
+from ottla.wire.batch import (
+    LENGTH_PREFIX_BYTES,
+    BatchHeader,
+    assign,
+    check,
+    iterate,
+    read_header,
+    set_log_append_time,
+    set_max_timestamp,
+)
 from ottla.wire.crc import crc32c
 from ottla.wire.records import Record, build_batch
 
@@ -159,6 +168,14 @@ def test_the_brokers_time_comes_with_a_new_checksum() -> None:
     assert (header.max_timestamp, header.log_append_time, header.codec) == (99_999, True, 2)
     assert (header.base_timestamp, header.last_offset_delta, header.record_count) == (1000, 2, 3)
     assert record_batch.crc_matches(stamped, header)
+
+
+def test_another_max_timestamp_comes_with_a_new_checksum() -> None:
+    corrected = batch(codec=2)
+    before = read_header(corrected)
+    set_max_timestamp(corrected, 77_777)
+    after = check(corrected)
+    assert after._replace(crc=before.crc) == before._replace(max_timestamp=77_777)
 
 
 def test_walking_stops_before_a_batch_that_was_cut_off() -> None:

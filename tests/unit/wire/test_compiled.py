@@ -15,7 +15,7 @@ from ottla.model.errors import ApiError
 from ottla.wire.batch import HEADER_BYTES
 from ottla.wire.compiled import cache
 from ottla.wire.compiled.batches import RECORD_GROWTH_MAX, Header, ScanEnd, copy_kept, scan_batches
-from ottla.wire.compiled.records import BodyFault, Column, check_records, explain, parse_records
+from ottla.wire.compiled.records import BodyFault, Column, Refused, check_records, explain, parse_records
 from ottla.wire.records import Record, build_batch, iterate
 from tests.unit.wire.damage import damage
 
@@ -47,6 +47,28 @@ def parse(body: bytes, count: int, *, consecutive: bool = True) -> tuple[tuple[i
     return parse_records(as_array(body), 0, len(body), count, count - 1, consecutive, columns, 0), columns
 
 
+def check(
+    body: bytes | bytearray,
+    count: int,
+    *,
+    behind: bytes = b"",
+    requires_keys: bool = False,
+    base_timestamp: int = 0,
+    timestamps: tuple[int, int] = (-(2**63), 2**63 - 1),
+    room: int = 100,
+) -> tuple[tuple[int, int, int], int, int, list[list[int]]]:
+    """The verdict, how many records are refused, the largest timestamp, and what was written about those records."""
+    refused = np.full((Refused.COUNT, room), -99, np.int64)
+    judgement = check_records(
+        as_array(body + behind), 0, len(body), count, requires_keys, base_timestamp, *timestamps, refused
+    )
+    code, record, position, refused_count, largest = judgement
+    named = min(refused_count, room)
+    if named or code == BodyFault.NONE:
+        assert (refused[:, named:] == -99).all()
+    return (code, record, position), refused_count, largest, refused[:, :named].T.tolist()
+
+
 def piece(body: bytes, position: int, length: int) -> bytes | None:
     return None if length < 0 else body[position : position + length]
 
@@ -75,7 +97,7 @@ def test_a_damaged_body_is_judged_as_the_plain_reader_judges_it(drawn: Drawn, da
     batch = build_batch(records_of(drawn))
     body = batch[HEADER_BYTES:]
     damage(body, data)
-    verdict = check_records(as_array(body), 0, len(body), len(drawn), False)
+    verdict = check(body, len(drawn))[0]
     assert (verdict[0] == BodyFault.NONE) == plain_reader_accepts(batch[:HEADER_BYTES], body)
     assert parse(bytes(body), len(drawn))[0] == verdict
 
@@ -99,14 +121,13 @@ def test_what_lies_behind_a_body_changes_nothing(
 ) -> None:
     body = build_batch(records_of(drawn))[HEADER_BYTES:]
     damage(body, data)
-    alone = check_records(as_array(body), 0, len(body), len(drawn), False)
-    assert check_records(as_array(body + behind), 0, len(body), len(drawn), False) == alone
+    assert check(body, len(drawn), behind=behind) == check(body, len(drawn))
 
 
 def test_a_count_that_the_body_has_no_room_for_is_refused_before_anything_is_read() -> None:
     body = bytes(build_batch([Record(0, 0, b"k", b"v")])[HEADER_BYTES:])
     for count in (-1, 2, 2**31 - 1):
-        assert check_records(as_array(body), 0, len(body), count, False)[0] == BodyFault.COUNT
+        assert check(body, count)[0][0] == BodyFault.COUNT
         assert parse(body, count if count < 10 else 10)[0][0] == BodyFault.COUNT
 
 
@@ -119,11 +140,45 @@ def test_columns_that_are_too_few_are_not_written_over() -> None:
 
 def test_a_record_without_a_key_is_named() -> None:
     body = bytes(build_batch([Record(0, 0, b"", b"v"), Record(1, 0, None, b"v")])[HEADER_BYTES:])
-    assert check_records(as_array(body), 0, len(body), 2, False)[0] == BodyFault.NONE
-    verdict = check_records(as_array(body), 0, len(body), 2, True)
-    assert verdict[:2] == (BodyFault.KEY_MISSING, 1)
-    assert "record 1 " in explain(*verdict)
-    assert "cannot accept message without key" in explain(*verdict)
+    assert check(body, 2)[:2] == ((BodyFault.NONE, 2, len(body)), 0)
+    verdict, refused_count, _, named = check(body, 2, requires_keys=True)
+    assert (verdict[:2], refused_count) == ((BodyFault.KEY_MISSING, 1), 1)
+    assert named == [[1, BodyFault.KEY_MISSING, 0]]
+
+
+TIMES = st.integers(-3, 12)
+
+
+@given(st.lists(st.tuples(TIMES, st.none() | st.just(b"k")), min_size=1, max_size=20), st.booleans(), TIMES, TIMES)
+def test_each_record_that_a_topic_refuses_is_named_and_the_youngest_found(
+    drawn: list[tuple[int, bytes | None]], requires_keys: bool, earliest: int, latest: int
+) -> None:
+    body = build_batch([Record(at, time, key, b"v") for at, (time, key) in enumerate(drawn)])[HEADER_BYTES:]
+    expected = []
+    for at, (time, key) in enumerate(drawn):
+        if requires_keys and key is None:
+            expected.append([at, int(BodyFault.KEY_MISSING), time])
+        elif time != -1 and not earliest <= time <= latest:
+            expected.append([at, int(BodyFault.TIMESTAMP_RANGE), time])
+    verdict, refused_count, largest, named = check(
+        body,
+        len(drawn),
+        requires_keys=requires_keys,
+        base_timestamp=drawn[0][0],
+        timestamps=(earliest, latest),
+        room=5,
+    )
+    assert (refused_count, named) == (len(expected), expected[:5])
+    assert largest == max(-1, *(time for time, _ in drawn))
+    assert verdict[0] == max((code for _, code, _ in expected), default=BodyFault.NONE)
+    if expected:
+        assert verdict[1] == expected[0][0]
+
+
+def test_a_body_that_lies_says_nothing_about_single_records() -> None:
+    body = build_batch([Record(0, 0, None, b"v"), Record(1, 0, None, b"v")])[HEADER_BYTES:]
+    verdict, refused_count, *_ = check(body + b"\0", 2, requires_keys=True)
+    assert (verdict[0], refused_count) == (BodyFault.BODY_NOT_FILLED, 0)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +200,7 @@ def test_a_record_without_a_key_is_named() -> None:
     ],
 )
 def test_each_lie_is_called_by_its_name(body: bytes, fault: BodyFault) -> None:
-    verdict = check_records(as_array(body), 0, len(body), 1, False)
+    verdict = check(body, 1)[0]
     assert BodyFault(verdict[0]) is fault
     assert explain(*verdict)
 

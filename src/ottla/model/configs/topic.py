@@ -65,7 +65,9 @@ _KEYS: Final[tuple[ConfigDefinition, ...]] = (
     effective("min.insync.replicas", INT, 1, "Replicas that must have a record before acks=all is answered.",
         at_least(1), synonyms=("min.insync.replicas",)),
     effective("ottla.record.validation", STRING, "header", "What is checked of a produced batch: its `header` and "
-        "checksum, or in `full` every record in it as well.",
+        "checksum, or in `full` every record in it as well. Of timestamps, `header` sees those of the batch (its base "
+        "and its largest one, as the producer says), `full` that of each record, and corrects a header that does not "
+        "have the largest of them.",
         one_of("header", "full"), synonyms=("ottla.record.validation",)),
     effective("preallocate", BOOLEAN, False, "Take the room of a whole segment when it is begun.",
         synonyms=("log.preallocate",)),

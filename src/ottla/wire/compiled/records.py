@@ -10,7 +10,8 @@ record beyond the body. A body is right if it holds exactly `count` records that
 fields, and if offset deltas rise. Those of a producer's batch count from 0 without a gap; compaction leaves gaps.
 
 `parse_records` writes what it finds into columns, `check_records` only judges. Both answer with a verdict of three
-numbers: a code of `BodyFault`, the record where it was found, and the byte.
+numbers: a code of `BodyFault`, the record where it was found, and the byte. A body that is right may still hold records
+that its topic does not take; `check_records` finds these too, and goes on to the last of them.
 """
 
 # numba has no types of its own: what it decorates is untyped to the type checker.
@@ -23,6 +24,7 @@ from typing import Final
 
 from numba import boolean, int64, njit, types
 
+from ottla.model.ids import NO_TIMESTAMP
 from ottla.wire.compiled.memory import address_of, load_byte
 
 RECORD_BYTES_MIN: Final = 7
@@ -31,6 +33,7 @@ RECORD_BYTES_MIN: Final = 7
 READABLE_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 COLUMNS = int64[:, ::1]
 _VERDICT = types.UniTuple(int64, 3)
+_JUDGEMENT = types.UniTuple(int64, 5)
 
 
 class Column:
@@ -51,8 +54,20 @@ class Column:
     COUNT: Final = 10
 
 
+class Refused:
+    """The rows of the array in which `check_records` names records; one column of it per record."""
+
+    RECORD: Final = 0
+    CODE: Final = 1
+    TIMESTAMP: Final = 2
+    COUNT: Final = 3
+
+
 class BodyFault(IntEnum):
-    """What may be wrong with a body."""
+    """What may be wrong with a body, and from KEY_MISSING on what a topic may have against a record that is right.
+
+    Of several such records the one with the highest number decides what a batch is refused for.
+    """
 
     NONE = 0
     COUNT = 1
@@ -65,6 +80,7 @@ class BodyFault(IntEnum):
     RECORD_NOT_FILLED = 8
     BODY_NOT_FILLED = 9
     KEY_MISSING = 10
+    TIMESTAMP_RANGE = 11
 
 
 _SENTENCES: Final = {
@@ -77,13 +93,17 @@ _SENTENCES: Final = {
     BodyFault.HEADERS: "its headers are malformed or leave the record",
     BodyFault.RECORD_NOT_FILLED: "its fields end before the record does",
     BodyFault.BODY_NOT_FILLED: "bytes are left after the last record",
-    BodyFault.KEY_MISSING: "Compacted topic cannot accept message without key",
 }
 
 
 def explain(code: int, record: int, position: int) -> str:
-    """A verdict in words."""
-    return f"record {record} (byte {position} of the decompressed batch): {_SENTENCES[BodyFault(code)]}"
+    """A verdict on the form of a body in words."""
+    return f"record {record}: {explain_fault(code, position)}"
+
+
+def explain_fault(code: int, position: int) -> str:
+    """The same where the record is named elsewhere, or it is none's fault."""
+    return f"{_SENTENCES[BodyFault(code)]} (byte {position} of the decompressed batch)"
 
 
 # Plain numbers, since an enum's member costs a kernel its type.
@@ -98,6 +118,10 @@ _HEADERS: Final = int(BodyFault.HEADERS)
 _RECORD_NOT_FILLED: Final = int(BodyFault.RECORD_NOT_FILLED)
 _BODY_NOT_FILLED: Final = int(BodyFault.BODY_NOT_FILLED)
 _KEY_MISSING: Final = int(BodyFault.KEY_MISSING)
+_TIMESTAMP_RANGE: Final = int(BodyFault.TIMESTAMP_RANGE)
+_R_RECORD: Final = Refused.RECORD
+_R_CODE: Final = Refused.CODE
+_R_TIMESTAMP: Final = Refused.TIMESTAMP
 _C_OFFSET_DELTA: Final = Column.OFFSET_DELTA
 _C_TIMESTAMP_DELTA: Final = Column.TIMESTAMP_DELTA
 _C_KEY_POSITION: Final = Column.KEY_POSITION
@@ -248,22 +272,54 @@ def parse_records(body, start, end, count, offset_delta_max, consecutive, column
     return _OK, count, end
 
 
-@njit(_VERDICT(READABLE_BYTES, int64, int64, int64, boolean), nogil=True, cache=True)
-def check_records(body, start, end, count, requires_keys):
-    """Judge `body[start:end]` as the body of a producer's batch, whose offset deltas count from 0 without a gap."""
+@njit
+def _objection(key_length, timestamp, requires_keys, timestamp_min, timestamp_max):
+    """What the topic has against a record; a record without a time is of every time."""
+    if requires_keys and key_length < 0:
+        return _KEY_MISSING
+    if timestamp != NO_TIMESTAMP and (timestamp < timestamp_min or timestamp > timestamp_max):
+        return _TIMESTAMP_RANGE
+    return _OK
+
+
+@njit(
+    _JUDGEMENT(READABLE_BYTES, int64, int64, int64, boolean, int64, int64, int64, COLUMNS),
+    nogil=True,
+    cache=True,
+)
+def check_records(body, start, end, count, requires_keys, base_timestamp, timestamp_min, timestamp_max, refused):
+    """Judge `body[start:end]` as the body of a producer's batch, whose offset deltas count from 0 without a gap.
+
+    Behind the verdict: how many records are refused in a body that is right, and the largest timestamp (at least
+    NO_TIMESTAMP). As many of the refused ones as `refused` has columns are written there.
+    """
     if count < 0 or count > (end - start) // RECORD_BYTES_MIN:
-        return _COUNT, int64(0), start
+        return _COUNT, int64(0), start, int64(0), int64(NO_TIMESTAMP)
     origin = address_of(body)
     position = start
+    largest = int64(NO_TIMESTAMP)
+    worst, first, first_position, refused_count = _OK, count, end, int64(0)
     for index in range(count):
-        code, record_end, _, offset_delta, _, key_length, _, _, _, _ = read_record(origin + position, origin + end)
+        code, record_end, timestamp_delta, offset_delta, _, key_length, _, _, _, _ = read_record(
+            origin + position, origin + end
+        )
         if code != _OK:
-            return code, index, position
+            return code, index, position, int64(0), largest
         if offset_delta != index:
-            return _OFFSET_DELTA, index, position
-        if requires_keys and key_length < 0:
-            return _KEY_MISSING, index, position
+            return _OFFSET_DELTA, index, position, int64(0), largest
+        timestamp = base_timestamp + timestamp_delta
+        largest = max(largest, timestamp)
+        objection = _objection(key_length, timestamp, requires_keys, timestamp_min, timestamp_max)
+        if objection != _OK:
+            if refused_count == 0:
+                first, first_position = index, position
+            if refused_count < refused.shape[1]:
+                refused[_R_RECORD, refused_count] = index
+                refused[_R_CODE, refused_count] = objection
+                refused[_R_TIMESTAMP, refused_count] = timestamp
+            worst = max(worst, objection)
+            refused_count += 1
         position = record_end - origin
     if position != end:
-        return _BODY_NOT_FILLED, count, position
-    return _OK, count, end
+        return _BODY_NOT_FILLED, count, position, int64(0), largest
+    return worst, first, first_position, refused_count, largest
