@@ -119,8 +119,10 @@ class LazyRecordWork:
             self._work = InlineRecordWork(self._disk)
         return self._work
 
-    async def validate(self, batch: bytes, *, requires_keys: bool) -> str | None:
-        return await self._loaded().validate(batch, requires_keys=requires_keys)
+    async def validate(
+        self, batch: bytes, *, requires_keys: bool, timestamp_range: tuple[int, int] | None = None
+    ) -> bytes:
+        return await self._loaded().validate(batch, requires_keys=requires_keys, timestamp_range=timestamp_range)
 
     async def recompress(self, batch: bytes, codec: int, level: int | None) -> bytes:
         return await self._loaded().recompress(batch, codec, level)

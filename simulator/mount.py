@@ -29,6 +29,9 @@ class Mount:
 
     __slots__ = ("alive", "faults", "locks", "medium")
 
+    fill_bytes = 64
+    """Little enough that the small segments of a simulation have room behind their ends."""
+
     def __init__(self, medium: Medium) -> None:
         self.medium = medium
         self.faults = DiskFaults()

@@ -58,6 +58,7 @@ class Options:
             "log.flush.interval.messages": "1" if self.flush_each else "9223372036854775807",
             "log.flush.offset.checkpoint.interval.ms": "3000",
             "log.retention.check.interval.ms": "7000",
+            "log.segment.delete.delay.ms": "5000",
             "offsets.topic.num.partitions": "3",
             "transaction.state.log.num.partitions": "3",
             "offsets.topic.segment.bytes": str(max(self.segment_bytes, 16384)),

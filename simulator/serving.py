@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.runtime.network import PeerError
     from ottla.runtime.remembered_fetches import RememberedFetch
     from ottla.server.dispatch import Dispatch
+    from ottla.wire.produce_lead import Lead
     from ottla.wire.produce_shape import RequestShape
 
 TURN_SECONDS_MAX: Final = 0.01
@@ -86,6 +87,7 @@ class ServedConnection(FrameServing):
         "host",
         "listener",
         "principal",
+        "produce_lead",
         "produce_shape",
         "remembered_fetch",
         "taken",
@@ -96,6 +98,7 @@ class ServedConnection(FrameServing):
     _share: ServingShare
 
     def __init__(self, end: End, share: ServingShare, on_close: Callable[[ServedConnection], None]) -> None:
+        self.produce_lead: Lead | None = None
         self.produce_shape: RequestShape | None = None
         self.remembered_fetch: RememberedFetch | None = None
         self.taken = 0
@@ -209,6 +212,14 @@ class ServedConnection(FrameServing):
 
     @produce_skipped.setter
     def produce_skipped(self, count: int) -> None:
+        pass
+
+    @property
+    def produce_lead_skipped(self) -> int:
+        return 0
+
+    @produce_lead_skipped.setter
+    def produce_lead_skipped(self, count: int) -> None:
         pass
 
     def settled(self, data: bytes) -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
 from ottla.api.produce import ACKS_LEADER
-from ottla.api.produce_ahead import Planned
-from ottla.log.partition_log import PartitionLog, new_appended
+from ottla.api.produce_ahead import ProduceGroup
+from ottla.log.partition_log import PartitionLog
 from ottla.model.errors import StorageError
-from ottla.model.ids import NO_TIMESTAMP
-from ottla.runtime.appending import Appended, Appender
+from ottla.runtime.appending import Appender
 from ottla.runtime.partition import Partition
 from ottla.wire.batch import BatchHeader
+from ottla.wire.produce_lead import Lead
 from simulator.bugs.bug import Bug, Patches
 
 CROWDED: Final[dict[str, Any]] = {
@@ -45,27 +44,29 @@ def _repeats_in_a_group_are_written(patches: Patches) -> None:
 
 
 def _failed_groups_are_answered(patches: Patches) -> None:
-    original = Appender.write_ahead
+    original = Appender.append_run
 
-    def write_ahead(
+    def append_run(
         self: Appender, partition: Partition, batches: list[memoryview], headers: list[BatchHeader]
-    ) -> deque[Appended] | None:
+    ) -> int | None:
         try:
             return original(self, partition, batches, headers)
         except StorageError:
-            offset = partition.log.log_end_offset
-            return deque(new_appended((offset, offset + header[6], NO_TIMESTAMP, False)) for header in headers)
+            return partition.log.log_end_offset
 
-    patches.put(Appender, "write_ahead", write_ahead)
+    patches.put(Appender, "append_run", append_run)
 
 
 def _groups_do_not_wait_for_followers(patches: Patches) -> None:
-    original = Planned.__init__
+    original = ProduceGroup._look_into
 
-    def init(self: Planned, version: int, correlation_id: int, acks: int, timeout_ms: int) -> None:
-        original(self, version, correlation_id, ACKS_LEADER, timeout_ms)
+    def look_into(self: ProduceGroup, frame: memoryview) -> Lead | None:
+        lead = original(self, frame)
+        if lead is not None:
+            lead.acks = ACKS_LEADER
+        return lead
 
-    patches.put(Planned, "__init__", init)
+    patches.put(ProduceGroup, "_look_into", look_into)
 
 
 GROUPED_WRITES: Final = (

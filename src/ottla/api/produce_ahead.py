@@ -1,221 +1,223 @@
-"""Several Produce requests that came in one receive: their batches go to the log in one write per partition.
+"""Produce requests with much in them, one or several that came in one receive: one write per partition.
 
-Theory of operation. A producer that is faster than its broker has several requests on the way, each with a batch for
-each of its partitions, and a receive brings them together. To write each of these batches by itself costs the system
-more than the bytes do, and to serve each request by itself costs more than to look at all of them. So what all of them
-bring for a partition is written first, in one piece (`Appender.write_ahead`). Then they are answered in their order. A
-request whose batches are all written is answered here (`answer`), now or when followers have them. Any other one is
-served by the ordinary way, which finds what was written, and says where, and does what is left to do.
+Theory of operation. A producer that has much to send has several requests on the way, each with a batch for each of
+some partitions, and a receive brings one of them or more. To write each batch by itself costs the system more than the
+bytes do, and to ask for each request what was asked for the one before it costs more than to look at all of them. So
+what a producer's requests have in common is known (`wire.produce_lead`), what all of them bring for a partition is
+gathered and written in one piece (`Partition.append_run`), and then they are answered in their order, now or when
+followers have everything.
+
+Whatever is not plain takes the ordinary way (`api.produce`): from the first request on that is not like the others, is
+malformed, is refused in any part, is to be looked into, stamped or synced. And where one of the partitions could not be
+written in one piece all requests take it; what was written of others is found there (`Appender.hand_over`).
 
 What an editor must keep true:
-- A batch is written ahead only if serving its request would write it, at once, and everything of its partition that
-  came before it. So whatever `api.produce` asks before it appends is asked here, permissions too once there are such.
+- A batch is gathered only if serving its request would write it, at once, and everything of its partition that came
+  before it. So whatever `api.produce` asks before it appends is asked here, permissions too once there are such.
+- A request is gathered as a whole or not at all, and after one that is not none is.
 - Requests are answered or served in the order in which they came, all of them before anything else happens
-  (`server.connection`), and then `close` is called.
+  (`server.frame_serving`), and then `close` is called.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from ottla.api.produce import (
-    ACKS_ALL,
-    ACKS_LEADER,
-    PRODUCE,
-    ZSTD_SINCE,
-    Outcome,
-    Outcomes,
-    Settled,
-    Unreplicated,
-    context_of,
-    hold_answers,
-)
+from ottla.api.context import Caller
+from ottla.api.produce import ACKS_ALL, ACKS_LEADER, PRODUCE, ZSTD_SINCE, Unreplicated, context_of, hold_answers
 from ottla.api.refusal import refusal
-from ottla.model.errors import ApiError, MalformedMessageError, OttlaError, StorageError
-from ottla.wire.batch import TRANSACTIONAL_BIT, check
-from ottla.wire.headers import request_header_fields
-from ottla.wire.produce import VERSION_MAX, ProduceRequest, encode_response, parse, stored_layout
+from ottla.model.errors import ApiError, OttlaError, StorageError
+from ottla.model.ids import NO_TIMESTAMP
+from ottla.wire.batch import TRANSACTIONAL_BIT, BatchHeader
+from ottla.wire.produce import stored_layout
+from ottla.wire.produce_lead import Lead, Piece, lead_of
 
 if TYPE_CHECKING:
-    from ottla.api.context import Caller, Services
+    from ottla.api.context import Services
     from ottla.api.deferred import Deferred
+    from ottla.api.produce import Outcome
     from ottla.model.chunks import Chunks
-    from ottla.runtime.appending import Appended
     from ottla.runtime.partition import Partition
     from ottla.runtime.partitions import HostedTopic
-    from ottla.wire.batch import BatchHeader
-    from ottla.wire.fields import TopicKey
+
+UNKNOWN_SKIPPED: Final = 16
+"""Requests of a connection that are not looked into after one that has no lead: the next ones have none either."""
+
+
+class Sender(Caller, Protocol):
+    """A connection, as far as its requests are served here."""
+
+    produce_lead: Lead | None
+    """Of the last request that was looked into."""
+    produce_lead_skipped: int
 
 
 class Run:
-    """The batches of one partition, and what its topic asks of them."""
+    """The batches of one partition."""
 
-    __slots__ = (
-        "ahead",
-        "batch_bytes_max",
-        "batches",
-        "headers",
-        "is_open",
-        "partition",
-        "start_offset",
-        "timestamp_max",
-        "timestamp_min",
-        "topic",
-    )
+    __slots__ = ("batches", "headers", "next_offset", "partition", "request", "start_offset")
 
-    def __init__(self, topic: HostedTopic, partition: Partition, now_ms: int) -> None:
-        config = topic.config
-        self.topic = topic
+    def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self.batch_bytes_max = config.max_message_bytes
-        self.timestamp_min = now_ms - config.timestamp_before_max_ms
-        self.timestamp_max = now_ms + config.timestamp_after_max_ms
         self.batches: list[memoryview] = []
         self.headers: list[BatchHeader] = []
-        self.is_open = not topic.is_rewritten and not config.timestamp_type_log_append
-        """All that came for the partition so far is written as it came."""
-        self.ahead: deque[Appended] | None = None
-        """Those that are written and not answered for."""
-        self.start_offset = 0
-
-    def add(self, batch: memoryview | None, acks: int) -> bool:
-        """Whether serving the request of this batch would write it as it is, at once, and behind those before it."""
-        if batch is None or not self.is_open:
-            return False
-        try:
-            if acks == ACKS_ALL and not self.partition.is_sole:
-                self.partition.check_in_sync(self.topic.config.min_insync_replicas)
-            header = check(batch)
-        except ApiError:
-            return False
-        _, _, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, _ = header
-        if (
-            len(batch) > self.batch_bytes_max
-            or attributes & TRANSACTIONAL_BIT
-            or max_timestamp > self.timestamp_max
-            or base_timestamp < self.timestamp_min
-        ):
-            return False
-        self.batches.append(batch)
-        self.headers.append(header)
-        return True
+        self.request = -1
+        """The last one that has a batch here."""
+        self.next_offset = self.start_offset = -1
+        """The next batch to be answered for, and where the log begins."""
 
 
-class Planned:
-    """A request, and where its batches are."""
-
-    __slots__ = ("acks", "correlation_id", "timeout_ms", "topics", "version")
-
-    def __init__(self, version: int, correlation_id: int, acks: int, timeout_ms: int) -> None:
-        self.version = version
-        self.correlation_id = correlation_id
-        self.acks = acks
-        self.timeout_ms = timeout_ms
-        self.topics: list[tuple[TopicKey, list[Run]]] = []
+Gathered: TypeAlias = tuple[Lead, int, "HostedTopic", list[tuple[Run, int]]]
+"""A request: what it has in common with others, its correlation id, topic, and where how many records of it went."""
 
 
 class ProduceGroup:
     """Requests that are answered one after the other."""
 
-    __slots__ = ("_caller", "_planned", "_services")
+    __slots__ = ("_caller", "_gathered", "_is_written", "_runs", "_services")
 
-    def __init__(self, services: Services, caller: Caller, frames: Sequence[memoryview]) -> None:
+    def __init__(self, services: Services, caller: Sender, frames: Sequence[memoryview]) -> None:
         """Write what the requests bring, as far as that is plain."""
         self._services = services
         self._caller = caller
-        self._planned: list[Planned | None] = []
-        """By the number of the request; None where the ordinary way has to serve it."""
-        runs: dict[Partition, Run] = {}
+        self._gathered: list[Gathered] = []
+        """By the number of the request; those that are missing are for the ordinary way."""
+        self._runs: dict[Partition, Run] = {}
         now_ms = services.world.clock.now_ms()
         for frame in frames:
-            try:
-                _, version, correlation_id, _, position = request_header_fields(frame)
-                if not ZSTD_SINCE <= version <= VERSION_MAX:
-                    break
-                request = parse(frame, position, version)
-            except MalformedMessageError:
+            if not self._gather(frame, now_ms):
                 break
-            if request.transactional_id is not None or request.acks not in (ACKS_LEADER, ACKS_ALL):
-                break
-            planned = Planned(version, correlation_id, request.acks, request.timeout_ms)
-            self._planned.append(self._plan(planned, request, runs, now_ms))
-        for run in runs.values():
-            if run.batches:
-                self._write(run)
+        self._is_written = self._write_all() if self._gathered else False
 
-    def _plan(
-        self, planned: Planned, request: ProduceRequest, runs: dict[Partition, Run], now_ms: int
-    ) -> Planned | None:
-        """Put the batches of a request behind those of their partitions; None if not all of them are plain."""
-        is_plain = True
-        for key, partitions in request.topics:
-            topic = self._services.partitions.find(key)
-            if topic is None or topic.is_internal:
-                is_plain = False
-                continue
-            led = topic.led
-            found: list[Run] = []
-            for index, records in partitions:
-                partition = led[index] if 0 <= index < len(led) else None
-                if partition is None:
-                    is_plain = False
-                    continue
-                run = runs.get(partition)
-                if run is None:
-                    run = runs[partition] = Run(topic, partition, now_ms)
-                if not run.add(records, request.acks):
-                    is_plain = run.is_open = False
-                found.append(run)
-            planned.topics.append((key, found))
-        return planned if is_plain else None
+    def _gather(self, frame: memoryview, now_ms: int) -> bool:
+        """Put the batches of a request behind those of their partitions; False if not all of them are plain."""
+        lead = self._caller.produce_lead
+        correlation_id = None if lead is None else lead.match(frame)
+        if lead is None or correlation_id is None:
+            lead = self._look_into(frame)
+            correlation_id = None if lead is None else lead.match(frame)
+            if lead is None or correlation_id is None:
+                return False
+        topic = self._services.partitions.find(lead.topic)
+        if topic is None or topic.is_internal or topic.is_rewritten or topic.config.timestamp_type_log_append:
+            return False
+        pieces = lead.pieces(frame)
+        if pieces is None:
+            return False
+        places = self._place(pieces, topic, lead.acks, now_ms)
+        if places is None:
+            return False
+        self._gathered.append((lead, correlation_id, topic, places))
+        return True
 
-    def _write(self, run: Run) -> None:
+    def _look_into(self, frame: memoryview) -> Lead | None:
+        caller = self._caller
+        if caller.produce_lead_skipped:
+            caller.produce_lead_skipped -= 1
+            return None
+        lead = lead_of(frame)
+        if lead is None or lead.acks not in (ACKS_LEADER, ACKS_ALL) or lead.version < ZSTD_SINCE:
+            caller.produce_lead_skipped = UNKNOWN_SKIPPED
+            return None
+        caller.produce_lead = lead
+        return lead
+
+    def _place(
+        self, pieces: Sequence[Piece], topic: HostedTopic, acks: int, now_ms: int
+    ) -> list[tuple[Run, int]] | None:
+        """Where each batch went; None, and nothing is there, if serving the request would not write all of them."""
+        led, runs, request, config = topic.led, self._runs, len(self._gathered), topic.config
+        led_count, batch_bytes_max, is_behind = len(led), config.max_message_bytes, self._services.appender.is_behind
+        timestamp_min = now_ms - config.timestamp_before_max_ms
+        timestamp_max = now_ms + config.timestamp_after_max_ms
+        places: list[tuple[Run, int]] = []
+        for index, batch, header in pieces:
+            _, _, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, count = header
+            partition = led[index] if 0 <= index < led_count else None
+            run = runs.get(partition) if partition is not None else None
+            if run is None and partition is not None and not is_behind(partition):
+                run = runs[partition] = Run(partition)
+            if (
+                run is None
+                or run.request == request
+                or (acks == ACKS_ALL and not _is_in_sync(run.partition, config.min_insync_replicas))
+                or attributes & TRANSACTIONAL_BIT
+                or max_timestamp > timestamp_max
+                or base_timestamp < timestamp_min
+                or len(batch) > batch_bytes_max
+            ):
+                _take_back(places)
+                return None
+            run.request = request
+            run.batches.append(batch)
+            run.headers.append(header)
+            places.append((run, count))
+        return places
+
+    def _write_all(self) -> bool:
+        """Whether everything is in the log. If not, what is will be found by who serves the requests."""
+        unwritten = [run for run in self._runs.values() if run.batches and not self._write(run)]
+        if not unwritten:
+            return True
+        for run in self._runs.values():
+            if run.next_offset >= 0:
+                self._services.appender.hand_over(run.partition, run.next_offset, run.headers)
+        return False
+
+    def _write(self, run: Run) -> bool:
+        partition, appender = run.partition, self._services.appender
         try:
-            run.ahead = self._services.appender.write_ahead(run.partition, run.batches, run.headers)
+            base_offset = appender.append_run(partition, run.batches, run.headers)
         except OttlaError as error:
             if isinstance(error, StorageError):
                 refusal(self._services, error)  # The directory goes offline. Who asks is told so when served.
-        if run.ahead is not None:
-            run.start_offset = (run.partition.log_or_none or run.partition.log).log_start_offset
+            return False
+        if base_offset is None:
+            return False
+        run.next_offset = base_offset
+        run.start_offset = (partition.log_or_none or partition.log).log_start_offset
+        return True
 
     def answer(self, number: int) -> Chunks | Deferred | None:
         """The answer to a request; None if the ordinary way has to serve it."""
-        planned = self._planned[number] if number < len(self._planned) else None
-        if planned is None or not _is_written(planned):
+        if not self._is_written or number >= len(self._gathered):
             return None
-        stored, rest = stored_layout(planned.version)
-        outcomes: Outcomes = []
+        lead, correlation_id, topic, places = self._gathered[number]
+        stored, rest = stored_layout(lead.version)
+        waits = lead.acks == ACKS_ALL
+        outcomes: list[Outcome] = []
         unreplicated: list[Unreplicated] = []
-        for key, runs in planned.topics:
-            produced: list[Outcome] = []
-            for run in runs:
-                partition = run.partition
-                run.topic.counters.produce_requests += 1
-                base_offset, last_offset, append_time_ms, _ = run.ahead.popleft()  # type: ignore[union-attr]
-                if planned.acks == ACKS_ALL and not partition.is_sole and partition.high_watermark <= last_offset:
-                    unreplicated.append((key, produced, len(produced), partition, last_offset + 1))
-                produced.append(stored(partition.index, 0, base_offset, append_time_ms, run.start_offset, rest))
-            outcomes.append((key, produced))
+        for run, count in places:
+            partition, base_offset = run.partition, run.next_offset
+            run.next_offset = end_offset = base_offset + count
+            if waits and not partition.is_sole and partition.high_watermark < end_offset:
+                unreplicated.append((lead.topic, outcomes, len(outcomes), partition, end_offset))
+            outcomes.append(stored(partition.index, 0, base_offset, NO_TIMESTAMP, run.start_offset, rest))
+        topic.counters.produce_requests += len(places)
         self._services.metrics.requests[PRODUCE] += 1
         if unreplicated:
-            context = context_of(self._services, self._caller, planned.version, planned.correlation_id)
-            return hold_answers(context, planned.timeout_ms, outcomes, unreplicated, failed=False)
-        settled: list[tuple[TopicKey, list[Settled]]] = outcomes  # type: ignore[assignment]
-        return [encode_response(planned.version, planned.correlation_id, settled)]
+            context = context_of(self._services, self._caller, lead.version, correlation_id)
+            return hold_answers(context, lead.timeout_ms, [(lead.topic, outcomes)], unreplicated, failed=False)
+        return [lead.answer(correlation_id, outcomes)]  # type: ignore[arg-type]
 
     def close(self) -> None:
         """All requests were answered or served, or never will be."""
-        self._services.appender.forget_ahead()
+        if not self._is_written:
+            self._services.appender.forget_ahead()
 
 
-def _is_written(planned: Planned) -> bool:
-    """Whether all that a request brought is in the log; one that names a partition twice is left to the other way."""
-    seen: set[Run] = set()
-    for _, runs in planned.topics:
-        for run in runs:
-            if not run.ahead or run in seen:
-                return False
-            seen.add(run)
+def _is_in_sync(partition: Partition, min_insync: int) -> bool:
+    """Whether so many replicas are in sync as are to have what is written with acks=all."""
+    if not partition.is_sole:
+        try:
+            partition.check_in_sync(min_insync)
+        except ApiError:
+            return False
     return True
+
+
+def _take_back(places: list[tuple[Run, int]]) -> None:
+    for run, _ in places:
+        run.batches.pop()
+        run.headers.pop()

@@ -20,6 +20,7 @@ from collections import OrderedDict
 from typing import Final
 
 from ottla.log.disk import Disk, File
+from ottla.log.room import Rooms
 
 OPEN_FILES_MAX: Final = 4096
 
@@ -94,10 +95,11 @@ class FileHandle:
 class OpenFiles:
     """At most `files_max` open files."""
 
-    __slots__ = ("_handles", "disk", "files_max")
+    __slots__ = ("_handles", "disk", "files_max", "rooms")
 
     def __init__(self, disk: Disk, files_max: int | None = None) -> None:
         self.disk = disk
+        self.rooms = Rooms()
         self.files_max = max(1, files_max) if files_max is not None else _default_bound()
         self._handles: OrderedDict[FileHandle, None] = OrderedDict()
 

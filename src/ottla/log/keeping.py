@@ -218,8 +218,11 @@ class KeptLog(ReadableLog):
         """
         if self._closed:
             return
+        had_room = self.active.has_room
         with storage_errors(self.directory):
             self.active.seal()
+            if sync and had_room:
+                self.active.log.get().sync()  # How long the file is must be as safe as what is in it.
         self.snapshot_producers()
         if sync:
             self._sync_all()

@@ -29,7 +29,7 @@ from ottla.log.disk import Disk
 from ottla.log.failures import storage_errors
 from ottla.log.following import FollowingLog
 from ottla.log.handles import OpenFiles
-from ottla.log.producer_state import PRODUCER_ID_EXPIRATION_MS_DEFAULT, SEQUENCE_MAX
+from ottla.log.producer_state import PRODUCER_ID_EXPIRATION_MS_DEFAULT, SEQUENCE_MAX, remembered
 from ottla.log.recovery import LoadedLog
 from ottla.log.retention import expired_segments
 from ottla.log.segment import Segment
@@ -149,15 +149,40 @@ class PartitionLog(FollowingLog):
             )
         return new_appended((base_offset, last_offset, log_append_time_ms, False))
 
+    def _append_next(self, batch: memoryview, header: BatchHeader, leader_epoch: int) -> int | None:
+        """`append_run` of one batch, if it is the most frequent one: what its producer sends next, where it fits."""
+        _, length, _, _, _, _, last_delta, _, max_timestamp, producer_id, producer_epoch, sequence, _ = header
+        base_offset, segment = self.log_end_offset, self.active
+        last_offset, size = base_offset + last_delta, LENGTH_PREFIX_BYTES + length
+        if (
+            max_timestamp > segment.roll_timestamp
+            or segment.size + size > self._segment_bytes
+            or last_offset > segment.last_offset_max
+            or self._stamps
+        ):
+            return None
+        producer = None
+        if producer_id >= 0:
+            producer = self.producers.expecting(producer_id, producer_epoch, sequence)
+            if producer is None:
+                return None
+        self._write(batch, base_offset, last_offset, max_timestamp, leader_epoch, 0)  # It fits: no time is asked for.
+        if producer is not None:
+            last_sequence = (sequence + last_delta) & SEQUENCE_MAX
+            producer.remember(remembered((sequence, last_sequence, base_offset, last_offset, max_timestamp)))
+        return base_offset
+
     def append_run(
         self, batches: bytearray | list[memoryview], headers: Sequence[BatchHeader], leader_epoch: int
     ) -> int | None:
         """Write batches of producers in one piece, one behind the other; returns the offset of the first one.
 
         None, and nothing has changed, if they must be appended one by one: they do not fit the segment, one is
-        refused or was written before, the broker stamps them. Errors as those of `append`; then the batches may have
-        got offsets all the same.
+        refused, was written before or is its producer's first, the broker stamps them. Errors as those of `append`;
+        then the batches may have got offsets all the same.
         """
+        if len(headers) == 1 and isinstance(batches, list):
+            return self._append_next(batches[0], headers[0], leader_epoch)
         base_offset = next_offset = self.log_end_offset
         size, largest, has_producers = 0, NO_TIMESTAMP, False
         last_offsets = []

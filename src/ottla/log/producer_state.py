@@ -51,7 +51,7 @@ class RememberedBatch(NamedTuple):
 
 
 # What calling the class does, without a Python frame.
-_remembered: Callable[[tuple[int, int, int, int, int]], RememberedBatch] = partial(tuple.__new__, RememberedBatch)
+remembered: Callable[[tuple[int, int, int, int, int]], RememberedBatch] = partial(tuple.__new__, RememberedBatch)
 
 
 class CompletedTransaction(NamedTuple):
@@ -179,6 +179,18 @@ class ProducerStates:
             )
         return None
 
+    def expecting(self, producer_id: int, epoch: int, base_sequence: int) -> Producer | None:
+        """The producer, if this is its next batch and in no transaction; whatever else it is, `check` has to say."""
+        producer = self._producers.get(producer_id)
+        if (
+            producer is None
+            or base_sequence != producer.next_sequence
+            or epoch != producer.epoch
+            or producer.transaction_first_offset is not None
+        ):
+            return None
+        return producer
+
     def update(
         self,
         producer_id: int,
@@ -197,7 +209,7 @@ class ProducerStates:
             producer.begin_epoch(epoch)
         last_sequence = (base_sequence + last_offset_delta) & _SEQUENCE_MASK if base_sequence >= 0 else base_sequence
         producer.remember(
-            _remembered((base_sequence, last_sequence, base_offset, base_offset + last_offset_delta, timestamp))
+            remembered((base_sequence, last_sequence, base_offset, base_offset + last_offset_delta, timestamp))
         )
         if attributes & TRANSACTIONAL_BIT and producer.transaction_first_offset is None:
             producer.transaction_first_offset = base_offset

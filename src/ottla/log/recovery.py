@@ -12,25 +12,29 @@ What an editor must keep true:
   comes to the same end.
 - Transaction indexes are made anew from the recovery point on. Below it they were synced with the batches; one that is
   damaged nevertheless is made anew, too.
+- Indexes that nothing else looks at are looked at by their sizes, whenever a log is opened: one that was emptied from
+  outside would hide records from lookups by time. Nothing is read for it, unless a size is suspicious.
 - The segment just below the recovery point may have indexes that were never synced: the recovery point may have reached
   the end of the log before that segment was sealed. They are checked, and made anew if anything is missing.
 """
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 
 from ottla.log import names, producer_replay
 from ottla.log.disk import Disk
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.handles import OpenFiles
-from ottla.log.index import CorruptIndexError
+from ottla.log.index import CorruptIndexError, OffsetIndex, TimeIndex
 from ottla.log.producer_state import ProducerStates
 from ottla.log.replacement import finish_interrupted, gaps_until
-from ottla.log.scan import TornBatchError
+from ottla.log.scan import TornBatchError, walk
 from ottla.log.segment import Located, Segment
 from ottla.log.snapshot_files import SnapshotFiles
 from ottla.log.transaction_index import AbortedTransaction
@@ -93,14 +97,15 @@ def load(
     )
     if names.LEADER_EPOCHS in listing:
         log.epochs.load()
-    log.segments = _open_segments(directory, listing, config, disk, files, now_ms)
+    trusted_until = sys.maxsize if clean else recovery_point
+    log.segments = _open_segments(directory, listing, config, disk, files, now_ms, trusted_until)
     if not (clean and _load_closed(log)):
         clean = False
         # A snapshot beyond was never synced, and may even be that of a past that a crash took.
         log.snapshots.remove_outside(log_start_offset, recovery_point)
         _Recovery(log, config, disk).run()
     _check_transaction_indexes(log)
-    log.names_synced = clean and bool(log.segments)
+    log.names_synced = clean and bool(log.segments) and all(segment.synced for segment in log.segments[:-1])
     _begin_where_needed(log, config, files, now_ms)
     _finish(log, clean, now_ms, producer_id_expiration_ms)
     if not clean:
@@ -125,17 +130,24 @@ def _offsets(listing: Sequence[str], wanted: str) -> list[int]:
 
 
 def _open_segments(
-    directory: str, listing: list[str], config: TopicConfig, disk: Disk, files: OpenFiles, now_ms: int
+    directory: str,
+    listing: list[str],
+    config: TopicConfig,
+    disk: Disk,
+    files: OpenFiles,
+    now_ms: int,
+    trusted_until: int,
 ) -> list[Segment]:
     base_offsets = _offsets(listing, names.LOG)
     present = set(listing)
     segments = []
-    for base_offset in base_offsets:
+    for base_offset, end_offset in pairwise([*base_offsets, sys.maxsize]):
         size = disk.size(names.segment_path(directory, base_offset, names.LOG))
         segment = new_segment(directory, base_offset, config, files, size=size, now_ms=now_ms)
         segment.sealed = segment.synced = base_offset != base_offsets[-1]
-        if not _has_indexes(segment, present):
-            # A crash between the creation of the files, or somebody removed them. Bad batches are found below.
+        is_trusted = end_offset <= trusted_until
+        if not _has_indexes(segment, present) or (is_trusted and not _indexes_may_be_whole(segment, disk)):
+            # A crash between the creation of the files, or somebody removed or cut them. Bad batches are found below.
             segment.rebuild(check_crc=False, sync=segment.sealed)
             segment.size = size
         if f"{base_offset:020d}{names.TRANSACTION_INDEX}" in present:
@@ -150,6 +162,27 @@ def _open_segments(
 def _has_indexes(segment: Segment, present: set[str]) -> bool:
     stem = f"{segment.base_offset:020d}"
     return stem + names.OFFSET_INDEX in present and stem + names.TIME_INDEX in present
+
+
+def _indexes_may_be_whole(segment: Segment, disk: Disk) -> bool:
+    """Whether the index files have sizes that can be right. Batches are looked at only if one is strangely empty."""
+    offsets_bytes = disk.size(segment.path_of(names.OFFSET_INDEX))
+    times_bytes = disk.size(segment.path_of(names.TIME_INDEX))
+    if offsets_bytes % OffsetIndex.ENTRY.size or times_bytes % TimeIndex.ENTRY.size:
+        return False
+    has_offsets = offsets_bytes > 0 or segment.size <= segment.index_interval_bytes
+    if not segment.size or (has_offsets and times_bytes):
+        return True
+    # Records may have no timestamps, and the last batch alone may be longer than the interval.
+    try:
+        for position, header in walk(segment.log.get(), 0, segment.size, next_offset=segment.base_offset):
+            if header.max_timestamp >= 0 and not times_bytes:
+                return False
+            if position > segment.index_interval_bytes:
+                return has_offsets
+    except TornBatchError:
+        pass  # Whoever reads the batches finds that out, too.
+    return True
 
 
 def _load_closed(log: LoadedLog) -> bool:

@@ -1,8 +1,8 @@
 """One segment: a file of batches with two sparse indexes.
 
 Theory of operation. A segment is appended to while it is the last of its log, then sealed, later dropped or replaced.
-It knows how many good bytes it has (`size`); what the file may hold beyond is the rest of a failed write and is
-written over.
+It knows how many good bytes it has (`size`); what the file may hold beyond is the rest of a failed write, or room (see
+`room`), and is written over.
 
 What an editor must keep true:
 - `size` grows only after the bytes are in the file, so a thread that reads up to `size` reads whole batches.
@@ -14,24 +14,23 @@ What an editor must keep true:
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ottla.log import names
-from ottla.log.disk import Bytes
+from ottla.log.disk import Bytes, File
 from ottla.log.handles import FileHandle, OpenFiles
 from ottla.log.index import CorruptIndexError, TimeIndex
+from ottla.log.room import fill_from, write_with_room
 from ottla.log.scan import TornBatchError, walk
 from ottla.log.segment_indexes import REBUILDING, RELATIVE_OFFSET_MAX, SegmentIndexes
+from ottla.log.segment_tail import TAIL_BATCHES_MAX, Tail
 from ottla.log.transaction_index import AbortedTransaction, TransactionIndex, encode
 from ottla.model.errors import CorruptLogError
 from ottla.model.ids import NO_TIMESTAMP
 from ottla.wire.batch import LENGTH_PREFIX_BYTES, BatchHeader, read_header
 
 INDEX_INTERVAL_BYTES_DEFAULT: Final = 4096
-TAIL_BATCHES_MAX: Final = 64
 ASK_BEFORE_APPEND: Final = -2
 """A `roll_timestamp` that every batch is younger than."""
 
@@ -41,34 +40,6 @@ class Located(NamedTuple):
 
     position: int
     header: BatchHeader
-
-
-class Tail:
-    """Where the last few batches are, so that a consumer at the end of the log costs no lookup."""
-
-    __slots__ = ("last_offsets", "positions", "start")
-
-    def __init__(self, start: int) -> None:
-        self.start = start
-        """The offset from which on the tail knows every batch."""
-        self.last_offsets = array("q")
-        self.positions = array("q")
-
-    def trim(self) -> None:
-        """Forget the older half."""
-        half = len(self.positions) // 2
-        self.begin_at(self.last_offsets[half - 1] + 1)
-        del self.last_offsets[:half]
-        del self.positions[:half]
-
-    def begin_at(self, offset: int) -> None:
-        """Know nothing before `offset`: the log begins there now, or there are too many batches."""
-        self.start = max(self.start, offset)
-
-    def position_of(self, offset: int, end: int) -> int:
-        """Where the first batch that reaches `offset` begins; `end` if none does."""
-        found = bisect_left(self.last_offsets, offset)
-        return self.positions[found] if found < len(self.positions) else end
 
 
 class Segment:
@@ -84,6 +55,8 @@ class Segment:
         "base_offset",
         "created_ms",
         "directory",
+        "fill_at",
+        "fill_bytes",
         "index_entries_max",
         "index_interval_bytes",
         "last_offset_max",
@@ -114,6 +87,9 @@ class Segment:
         self.created_ms = created_ms
         self.reserved_bytes = 0
         """Room that is taken for the log's file until it is sealed."""
+        self.fill_bytes = files.disk.fill_bytes
+        self.fill_at = fill_from(size, self.fill_bytes)
+        """A write that ends beyond gets room behind it; if there is room, where it ends."""
         self.sealed = False
         """Never appended to again."""
         self._version = 0
@@ -154,6 +130,11 @@ class Segment:
     def synced(self, synced: bool) -> None:
         self._synced_version = self._version if synced else -1
 
+    @property
+    def has_room(self) -> bool:
+        """Whether there are zeros behind the end of the log."""
+        return self.fill_at > fill_from(self.size, self.fill_bytes)
+
     # -- writing: the last segment, on the loop
 
     def set_index_config(self, interval_bytes: int, index_bytes_max: int) -> None:
@@ -174,9 +155,14 @@ class Segment:
     def append(self, batch: Bytes, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
         """Write one batch at the end. An OSError leaves the segment as it was, but for bytes beyond `size`."""
         position, log = self.size, self.log
+        end = position + size
         log.used = True
-        (log.file or log.get()).pwrite(batch, position)
-        self.size = position + size
+        file = log.file or log.get()
+        if end > self.fill_at:
+            self._write_with_room(file, (batch,), position, end)
+        else:
+            file.pwrite(batch, position)
+        self.size = end
         tail = self.tail
         if tail is None:
             tail = self.tail = Tail(base_offset)
@@ -206,10 +192,14 @@ class Segment:
         position, log = self.size, self.log
         log.used = True
         file = log.file or log.get()
-        if isinstance(batches, list):
-            file.pwritev(batches, position)
+        pieces = batches if isinstance(batches, list) else [batches]
+        end = position + sum(map(len, pieces))
+        if end > self.fill_at:
+            self._write_with_room(file, pieces, position, end)
+        elif len(pieces) > 1:
+            file.pwritev(pieces, position)
         else:
-            file.pwrite(batches, position)
+            file.pwrite(pieces[0], position)
         tail = self.tail
         if tail is None:
             tail = self.tail = Tail(base_offset)
@@ -232,6 +222,10 @@ class Segment:
         if indexes.offsets.count >= self.index_entries_max:
             self.last_offset_max = -1
 
+    def _write_with_room(self, file: File, pieces: Sequence[Bytes], position: int, end: int) -> None:
+        self.fill_at = write_with_room(file, pieces, position, end, self.fill_bytes)
+        self._files.rooms.note(self)
+
     def index_aborted(self, transaction: AbortedTransaction) -> None:
         """Write the index entry of an abort marker that is about to be appended. An OSError leaves no entry."""
         if self.transactions is None:
@@ -250,7 +244,7 @@ class Segment:
         """Write what the indexes hold in memory. The segment may still be appended to if sealing it came to nothing."""
         if self._indexes is not None:
             self._indexes.write()
-        if self.reserved_bytes:
+        if self.reserved_bytes or self.has_room:
             self.cut_back()
 
     def rest(self) -> None:
@@ -259,8 +253,16 @@ class Segment:
         self.tail = self._indexes = None
 
     def cut_back(self) -> None:
-        """Take away what a failed write left beyond `size`, and what was reserved."""
+        """Take away what a failed write left beyond `size`, and what was reserved or filled."""
         self.log.get().truncate(self.size)
+        self.fill_at = fill_from(self.size, self.fill_bytes)
+
+    def give_back_room(self) -> None:
+        """Cut off the room, if the file is open: by its name another log may be found, this one being deleted."""
+        file = self.log.file
+        if file is not None:
+            file.truncate(self.size)
+            self.fill_at = fill_from(self.size, self.fill_bytes)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the batch that holds `offset`, and all that follow."""

@@ -10,12 +10,12 @@ Theory of operation. The fast way is synchronous: check the header, append, done
 What is appended here is in this leader's log, no more: whoever is to be told only when followers have it too, waits for
 that besides (`Partition.when_replicated`).
 
-Requests that lie in one receive are served one by one, but their batches of one partition go to the log in one write
-before that (`write_ahead`): then `append` finds what it is asked to write already written, and answers for it.
+Requests with much in them are written together (`append_run`). Where that fails in part they are served one by one, and
+`append` finds what it is asked to write already written (`hand_over`), and answers for it.
 
 What an editor must keep true: batches of one partition are appended in the order in which they arrived. Each batch of
 the long way waits for the one before it on its partition, whatever order the worker answers in, and once one batch of
-a partition is on the long way the next one takes it too. What was written ahead is asked for, in that order, before
+a partition is on the long way the next one takes it too. What was handed over is asked for, in that order, before
 anything else is appended, or forgotten together with who would have asked; it was checked as `append` checks.
 """
 
@@ -44,10 +44,15 @@ REWRITING_BYTES_MAX = 256 << 20
 """Bytes of batches on the long way at one time; more are refused, and the producer tries again."""
 
 
+TIMESTAMP_MAX = (1 << 63) - 1
+
+
 class RecordWork(Protocol):
     """The record worker, as far as appends need it."""
 
-    async def validate(self, batch: bytes, *, requires_keys: bool) -> str | None: ...
+    async def validate(
+        self, batch: bytes, *, requires_keys: bool, timestamp_range: tuple[int, int] | None
+    ) -> bytes: ...
 
     async def recompress(self, batch: bytes, codec: int, level: int | None) -> bytes: ...
 
@@ -113,36 +118,32 @@ class Appender:
             return self._flushed(partition, appended)
         return appended
 
-    def write_ahead(
-        self, partition: Partition, batches: list[memoryview], headers: list[BatchHeader]
-    ) -> deque[Appended] | None:
-        """Write batches that `append` would be asked to write next, in one piece, all checked as it checks them.
+    def append_run(self, partition: Partition, batches: list[memoryview], headers: list[BatchHeader]) -> int | None:
+        """Write batches that were checked as `append` checks them, in one piece; the offset of the first one.
 
-        What `append` will answer for them, or None if they are to be appended one by one. Whoever answers for one of
-        them instead of `append` takes it from the front. Errors as those of `Partition.append`: then nothing is
-        written, and `append` will say why.
+        None, and nothing is written, if they are to be appended one by one. Errors as those of `Partition.append`: then
+        nothing is written either, and `append` will say why.
         """
-        if partition in self._tails:
-            return None
-        records = sum([header[12] for header in headers])
         base_offset = None
         try:
+            records = sum([header[12] for header in headers])
             base_offset = partition.append_run(batches, headers, records, sum(map(len, batches)))
         finally:
             if base_offset is None:
                 for batch in batches:
                     unassign(batch)
-        if base_offset is None:
-            return None
+        return base_offset
+
+    def hand_over(self, partition: Partition, base_offset: int, headers: list[BatchHeader]) -> None:
+        """`append` will be asked to write these next, and they are in the log already."""
         ahead = self._ahead[partition] = deque()
         for header in headers:
             last_offset = base_offset + header[6]
             ahead.append(new_appended((base_offset, last_offset, NO_TIMESTAMP, False)))
             base_offset = last_offset + 1
-        return ahead
 
     def forget_ahead(self) -> None:
-        """Those who would have asked for what was written ahead have been served, or never will be."""
+        """Those who would have asked for what was handed over have been served, or never will be."""
         self._ahead.clear()
 
     def is_behind(self, partition: Partition) -> bool:
@@ -206,9 +207,8 @@ class Appender:
 
     async def _worked(self, config: TopicConfig, batch: bytes, header: BatchHeader) -> bytes:
         if config.record_validation_full or config.cleanup_compact:
-            reason = await self._work.validate(batch, requires_keys=config.cleanup_compact)
-            if reason is not None:
-                raise ApiError(ErrorCode.INVALID_RECORD, reason)
+            times = _timestamp_range(config, self._clock.now_ms())
+            batch = await self._work.validate(batch, requires_keys=config.cleanup_compact, timestamp_range=times)
         if config.compression_type == "producer":
             return batch
         wanted = Codec.NONE if config.compression_type == "uncompressed" else Codec[config.compression_type.upper()]
@@ -227,6 +227,13 @@ def _permit(partition: Partition, header: BatchHeader, now_ms: int, produce: Tra
     return produce.permit(partition, header, now_ms)
 
 
+def _timestamp_range(config: TopicConfig, now_ms: int) -> tuple[int, int] | None:
+    """Between which times each record has to be dated; None if nobody looks at single records' timestamps."""
+    if config.timestamp_type_log_append or not config.record_validation_full:
+        return None
+    return now_ms - config.timestamp_before_max_ms, min(now_ms + config.timestamp_after_max_ms, TIMESTAMP_MAX)
+
+
 def _compression_level(config: TopicConfig, codec: Codec) -> int | None:
     if codec == Codec.GZIP:
         return config.compression_gzip_level
@@ -236,9 +243,13 @@ def _compression_level(config: TopicConfig, codec: Codec) -> int | None:
 
 
 def check_against_config(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
-    """What the header alone shows against the topic's limits: raises if one of them is passed."""
+    """What the header alone shows against the topic's limits: raises if one of them is passed.
+
+    Where records are looked at, it is their timestamps that count, and the refusal says which of them.
+    """
     _check_size(header.size, config)
-    if not config.timestamp_type_log_append and (
+    is_dated_by_header = not config.timestamp_type_log_append and not config.record_validation_full
+    if is_dated_by_header and (
         header.max_timestamp - now_ms > config.timestamp_after_max_ms
         or (header.base_timestamp != NO_TIMESTAMP and now_ms - header.base_timestamp > config.timestamp_before_max_ms)
     ):

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("ottla.maintenance")
 
 PARTITIONS_PER_TURN = 8
+ROOM_CHECK_MS = 1_000
+"""A log that has not grown for so long ends with its last batch on disk, too."""
 FLUSH_CHECK_MS_MAX = 1_000
 """`flush.ms` is honoured to within this, whatever log.flush.scheduler.interval.ms says."""
 
@@ -59,6 +61,7 @@ class Maintenance:
         self._every(lambda config: config.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
         self._every(lambda config: min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS_MAX), self.flush_overdue)
         self._every(lambda config: config.replica_high_watermark_checkpoint_interval_ms, self.store_high_watermarks)
+        self._every(lambda config: ROOM_CHECK_MS, self.give_back_room)
         self._every(lambda config: config.producer_id_expiration_check_interval_ms, self.expire_producers)
 
     async def stop(self) -> None:
@@ -148,6 +151,10 @@ class Maintenance:
                 opened = None if partition is None else partition.log_or_none
                 if partition is not None and opened is not None and opened.flush_ms_due(now_ms):
                     await self._carefully(partial(self._flushes.flush, partition))
+
+    async def give_back_room(self) -> None:
+        """Let the files of logs that rest be as long as their logs."""
+        self._directories.files.rooms.give_back()
 
     async def checkpoint(self) -> None:
         """Sync sealed segments, so that recovery after a crash has little to read, and store how far it got."""

@@ -33,6 +33,7 @@ from ottla.server.receive import LARGE_REST_BYTES, RECEIVE_TURN_BYTES, LargeFram
 from ottla.server.refusals import recognise
 from ottla.server.share import LoopShare
 from ottla.server.transport import Transport
+from ottla.wire.produce_lead import Lead
 from ottla.wire.produce_shape import RequestShape
 
 SHORT_REQUEST_BYTES_MAX: Final = 1024
@@ -58,6 +59,8 @@ class Connection(Answering, FrameServing):
         "_transport",
         "closed",
         "idle_bucket",
+        "produce_lead",
+        "produce_lead_skipped",
         "produce_shape",
         "produce_skipped",
     )
@@ -75,6 +78,8 @@ class Connection(Answering, FrameServing):
         super().__init__(transport, share, dispatch, host=host, listener=listener)
         self.closed = False
         self.idle_bucket = 0
+        self.produce_lead: Lead | None = None
+        self.produce_lead_skipped = 0
         self.produce_shape: RequestShape | None = None
         self.produce_skipped = 0
         self._transport = transport
@@ -173,10 +178,12 @@ class Connection(Answering, FrameServing):
             self._large = None
             if self.taken:
                 self._share.turn.produce.settle()
-            answer = self._dispatch(self, large.frame())
+            frame = large.frame()
+            if not frame[1] and not frame[0]:  # Produce
+                self._serve_together([frame])
+            else:
+                self._serve(frame)
             large.release()
-            if answer:
-                self._take_answer(answer)
 
     def _refuse_length(self, length: int, prefix: bytes) -> None:
         bytes_max = self._share.request_bytes_max

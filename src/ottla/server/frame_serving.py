@@ -29,6 +29,7 @@ from ottla.server.turn import Turn
 if TYPE_CHECKING:
     from ottla.api.context import Services
     from ottla.runtime.remembered_fetches import RememberedFetch
+    from ottla.wire.produce_lead import Lead
     from ottla.wire.produce_shape import RequestShape
 
 FRAMES_PER_TURN_MAX: Final = 32
@@ -58,6 +59,8 @@ class FrameServing(ABC):
     host: str
     listener: str
     principal: str
+    produce_lead: Lead | None
+    produce_lead_skipped: int
     produce_shape: RequestShape | None
     produce_skipped: int
     remembered_fetch: RememberedFetch | None
@@ -139,10 +142,12 @@ class FrameServing(ABC):
             if self.taken:
                 self._share.turn.produce.settle()
             self._corked = end - stop > LENGTH_BYTES  # type: ignore[misc]
-            if self._corked and length > taken_bytes_max and not view[start + 5] and not view[start + 4]:
-                frames = produce_frames(view, start, end, frames_left + 1, bytes_max)
-                frames_left -= len(frames) - 1
-                stop = start + sum(map(len, frames)) + LENGTH_BYTES * len(frames)
+            if length > taken_bytes_max and not view[start + 5] and not view[start + 4]:
+                frames = [view[start + LENGTH_BYTES : stop]]
+                if self._corked:
+                    frames = produce_frames(view, start, end, frames_left + 1, bytes_max)
+                    frames_left -= len(frames) - 1
+                    stop = start + sum(map(len, frames)) + LENGTH_BYTES * len(frames)
                 self._serve_together(frames)
             else:
                 self._serve(view[start + LENGTH_BYTES : stop])
@@ -159,10 +164,8 @@ class FrameServing(ABC):
 
     def _serve_together(self, frames: list[memoryview]) -> None:
         """Serve Produce requests whose batches may be written together, whatever is owed for them."""
-        if len(frames) == 1:
-            self._serve(frames[0])
-            return
-        self._corked = True  # type: ignore[misc]
+        if len(frames) > 1:
+            self._corked = True  # type: ignore[misc]
         group = ProduceGroup(self._share.services, self, frames)
         try:
             for number, frame in enumerate(frames):

@@ -73,9 +73,9 @@ _unpack_start = Struct(">BhiBB").unpack_from
 _unpack_partition_start = Struct(">BiBBB").unpack_from
 _unpack_start_classic = Struct(">hhiih").unpack_from
 _unpack_partition_start_classic = Struct(">iii").unpack_from
-_unpack_index_length = Struct(">iBBB").unpack_from
+unpack_index_length = Struct(">iBBB").unpack_from
 _unpack_acks_timeout = _ACKS_TIMEOUT.unpack_from
-_unpack_index_size = _INDEX_SIZE.unpack_from
+unpack_index_size = _INDEX_SIZE.unpack_from
 
 
 class ProduceRequest(NamedTuple):
@@ -182,7 +182,7 @@ def _parse_flexible(frame: memoryview, pos: int, *, by_id: bool) -> ProduceReque
         budget -= count
         partitions: list[tuple[int, memoryview | None]] = []
         for _ in range(_checked(count - 1, budget)):
-            index, low, middle, high = _unpack_index_length(frame, pos)
+            index, low, middle, high = unpack_index_length(frame, pos)
             if low >= 0x80 and middle < 0x80:  # A batch of up to 16 kB.
                 length, pos = low & 0x7F | middle << 7, pos + 6
             elif low >= 0x80 and high < 0x80:  # Up to 2 MB.
@@ -231,7 +231,7 @@ def _parse_classic(frame: memoryview, pos: int) -> ProduceRequest:
         pos = reader.pos
         partitions: list[tuple[int, memoryview | None]] = []
         for _ in range(_checked(count, budget)):
-            index, size = _unpack_index_size(frame, pos)
+            index, size = unpack_index_size(frame, pos)
             pos += 8
             if size == -1:
                 partitions.append((index, None))
@@ -263,7 +263,7 @@ def encode_response(
     flexible = version >= FLEXIBLE_SINCE
     parts = [_I32.pack(correlation_id), _topics_start(len(topics), flexible)]
     for topic, partitions in topics:
-        parts.append(_topic_start(topic, len(partitions), flexible))
+        parts.append(topic_start(topic, len(partitions), flexible))
         parts += [
             partition if type(partition) is bytes else _encode_partition(version, partition)  # type: ignore[arg-type]
             for partition in partitions
@@ -285,7 +285,8 @@ def _topics_start(count: int, flexible: bool) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _topic_start(topic: TopicKey, count: int, flexible: bool) -> bytes:
+def topic_start(topic: TopicKey, count: int, flexible: bool) -> bytes:
+    """The topic, and how many partitions follow: the same in a request and in its answer."""
     return encode_topic(topic, flexible) + encode_count(count, flexible)
 
 

@@ -13,6 +13,7 @@ from ottla.model.chunks import Chunks
 from ottla.wire.fields import TopicKey
 from ottla.wire.headers import request_header, request_header_fields
 from ottla.wire.produce_client import encode_request
+from ottla.wire.produce_lead import Lead
 from tests.unit.api.produce_services import later, settled
 from tests.unit.runtime.hosted import TOPIC
 
@@ -28,6 +29,8 @@ class Sender:
         self._services = services
         self._has_groups = has_groups
         self._correlation_id = 0
+        self.produce_lead: Lead | None = None
+        self.produce_lead_skipped = 0
         self.answers: list[bytes | Deferred] = []
         self.direct = 0
         """How many requests the group itself has answered."""

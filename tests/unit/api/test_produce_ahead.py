@@ -160,3 +160,20 @@ def test_with_followers_the_answers_wait_for_them() -> None:
         assert [row.base_offset for (row,) in rows(await sender.settled())] == [0, 1, 2, 3, 4, 5]
 
     run(scenario)
+
+
+def test_who_waits_for_all_is_refused_where_too_few_are_in_sync_whoever_came_before() -> None:
+    async def scenario() -> None:
+        cluster = Cluster()
+        services = replica_services.services(cluster, 1)
+        sender, topic = Sender(services), services.partitions.topic(REPLICATED)
+        topic.set_config(TopicConfig(min_insync_replicas=2))
+        sender.receive([sender.frame([(0, batch_of())], topic=REPLICATED) for _ in range(PRIMED)])
+        services.partitions.leader(REPLICATED, 0).isr = (1,)
+        sender.receive([sender.frame([(0, batch_of())], acks=acks, topic=REPLICATED) for acks in (1, -1, 1)])
+        codes = [row.error_code for (row,) in rows(await sender.settled())]
+        assert sender.direct == 1
+        assert codes[PRIMED:] == [ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NONE]
+        assert services.partitions.leader(REPLICATED, 0).log.log_end_offset == PRIMED + 2
+
+    run(scenario)

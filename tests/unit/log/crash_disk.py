@@ -115,7 +115,8 @@ class MemoryLock:
 class CrashDisk:
     """The disk. Directories are flat: a name is durable when its directory was synced."""
 
-    def __init__(self) -> None:
+    def __init__(self, fill_bytes: int = 0) -> None:
+        self.fill_bytes = fill_bytes
         self.files: dict[str, Inode] = {}
         self.directories: dict[str, None] = {"/": None}
         self.durable: dict[str, Inode] = {}
@@ -137,7 +138,7 @@ class CrashDisk:
 
     def crash(self, rng: random.Random, *, names_in_order: bool = True) -> CrashDisk:
         """What is there when the power comes back."""
-        after = CrashDisk()
+        after = CrashDisk(self.fill_bytes)
         after.directories = dict(self.durable_directories)
         kept = dict(self.durable)
         for directory in sorted(self.changes):
@@ -163,7 +164,7 @@ class CrashDisk:
 
     def crash_with_everything(self) -> CrashDisk:
         """A crash that takes nothing: the files as everybody saw them, and no mark of a clean stop."""
-        after = CrashDisk()
+        after = CrashDisk(self.fill_bytes)
         after.directories = dict(self.directories)
         after.files = {path: Inode(bytes(inode.data)) for path, inode in self.files.items()}
         after.durable, after.durable_directories = dict(after.files), dict(after.directories)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.partition_log import PartitionLog
+from ottla.log.segment import Segment
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import CorruptLogError
 from ottla.wire.batch import read_header
@@ -143,6 +144,44 @@ def test_lost_indexes_are_made_anew(kind: str) -> None:
         recovered = reopen(disk, clean=clean, recovery_point=180)
         check_indexes(recovered)
         assert read_all(recovered) == batches
+
+
+@pytest.mark.parametrize(("kind", "entry_bytes"), [(".index", 8), (".timeindex", 12)])
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_indexes_that_were_emptied_or_torn_are_made_anew(kind: str, entry_bytes: int, is_torn: bool) -> None:
+    disk, log = written(segments=3, batches=30)
+    batches = read_all(log)
+    for base in (0, 60, 120):
+        disk.open(f"{DIRECTORY}/{base:020d}{kind}").truncate(entry_bytes + 1 if is_torn else 0)
+    for clean in (True, False):
+        recovered = reopen(disk, clean=clean, recovery_point=180)
+        check_indexes(recovered)
+        assert read_all(recovered) == batches
+        assert all(segment.indexes.offsets.count > 5 for segment in recovered.segments)
+        for timestamp in range(0, 180, 2):
+            found = recovered.offset_for_timestamp(NOW_MS + timestamp, 180)
+            assert found is not None
+            assert found.offset == timestamp
+        on_disk = recovered._disk
+        assert all(on_disk.size(f"{DIRECTORY}/{base:020d}{kind}") > 5 * entry_bytes for base in (0, 60, 120))
+
+
+def test_indexes_that_are_rightly_empty_are_not_made_anew_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One batch longer than the interval has no entry, nor have records without timestamps."""
+    disk = CrashDisk()
+    disk.makedirs("/data")
+    log = open_log(disk, DIRECTORY, config=CONFIG)
+    append(log, batch_of(1, value=bytes(1000)))
+    log.roll(NOW_MS)
+    for _ in range(30):
+        append(log, batch_of(1, timestamp=-1, value=bytes(100)))
+    log.roll(NOW_MS)
+    append(log, batch_of(1, timestamp=-1, value=bytes(1000)))
+    log.close()
+    assert disk.size(f"{DIRECTORY}/{0:020d}.index") == disk.size(f"{DIRECTORY}/{1:020d}.timeindex") == 0
+
+    monkeypatch.setattr(Segment, "rebuild", None)
+    assert reopen(disk, clean=True).log_end_offset == 32
 
 
 @pytest.mark.parametrize("kind", [".index", ".timeindex"])

@@ -191,7 +191,7 @@ class Writer:
 @given(seed=st.integers(0, 2**32), names_in_order=st.booleans())
 def test_what_was_synced_survives_any_crash(seed: int, names_in_order: bool) -> None:
     rng = random.Random(seed)
-    writer = Writer(CrashDisk(), rng)
+    writer = Writer(CrashDisk(rng.choice([0, 8, 40])), rng)
     for _ in range(rng.randint(1, 3)):
         for _ in range(rng.randint(0, 40)):
             writer.step()
@@ -209,7 +209,7 @@ def test_what_was_synced_survives_any_crash(seed: int, names_in_order: bool) -> 
 @given(seed=st.integers(0, 2**32))
 def test_a_crash_during_recovery_loses_nothing_more(seed: int) -> None:
     rng = random.Random(seed)
-    writer = Writer(CrashDisk(), rng)
+    writer = Writer(CrashDisk(rng.choice([0, 8, 40])), rng)
     for _ in range(rng.randint(10, 60)):
         writer.step()
     for _ in range(3):
@@ -221,7 +221,7 @@ def test_a_crash_during_recovery_loses_nothing_more(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_a_clean_stop_loses_nothing_even_if_the_power_goes_right_after(seed: int) -> None:
     rng = random.Random(seed)
-    writer = Writer(CrashDisk(), rng)
+    writer = Writer(CrashDisk(rng.choice([0, 8, 40])), rng)
     for _ in range(60):
         writer.step()
     writer.log.close()

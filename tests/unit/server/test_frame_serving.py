@@ -78,10 +78,10 @@ class Serving(FrameServing):
 @pytest.mark.parametrize(
     ("frames", "did"),
     [
-        ([LONG, LONG, SHORT, FETCH, LONG], [("together", [30, 30, 10]), ("serve", 32), ("serve", 30)]),
+        ([LONG, LONG, SHORT, FETCH, LONG], [("together", [30, 30, 10]), ("serve", 32), ("together", [30])]),
         ([SHORT, LONG, LONG], [("take", 10), ("settle", None), ("together", [30, 30])]),
         ([SHORT, FETCH, SHORT], [("take", 10), ("settle", None), ("serve", 32), ("take", 10)]),
-        ([LONG], [("serve", 30)]),
+        ([LONG], [("together", [30])]),
         ([LONG, FETCH], [("together", [30]), ("serve", 32)]),
         ([FETCH, b"123"], [("serve", 32), ("refuse", 3)]),
     ],
