@@ -73,3 +73,33 @@ def test_a_directory_that_fails_takes_its_own_replicas_along_and_no_other(tmp_pa
         assert (second / f"orders-{struck}").exists() or (first / f"orders-{struck}").exists()
         values = read_all(cluster.bootstrap_servers, "orders", PARTITIONS * 10 + ROLLING)
         assert sorted(values) == [*range(PARTITIONS * 10), *range(100, 100 + ROLLING)]
+
+
+def test_a_sole_replica_in_a_directory_that_failed_has_no_leader_until_its_broker_has_it_again(tmp_path: Path) -> None:
+    with two_directories(tmp_path) as cluster:
+        cluster.create_topic("orders", PARTITIONS * 2, replication=1, segment_bytes=str(SEGMENT_BYTES))
+        for partition in range(PARTITIONS * 2):
+            write(cluster, partition, range(partition * 10, partition * 10 + 10))
+        struck, leader = next(
+            (partition, leader)
+            for partition, leader in enumerate(cluster.leaders("orders"))
+            if (directories(cluster, leader)[1] / f"orders-{partition}").exists()
+        )
+        _, second = directories(cluster, leader)
+        unplugged = second.rename(tmp_path / "unplugged")
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        for _ in range(ROLLING):
+            producer.produce("orders", b"0" * 1000, partition=struck)
+        until(lambda: producer.poll(0) is not None and cluster.leaders("orders")[struck] == -1, "nobody leads it")
+        producer.purge()
+        producer.flush(SECONDS_MAX)
+        assert cluster.isrs("orders")[struck] == []
+        assert cluster.nodes[leader].is_running
+
+        shutil.rmtree(second, ignore_errors=True)
+        unplugged.rename(second)
+        cluster.nodes[leader].kill()
+        cluster.nodes[leader].start()
+        until(lambda: cluster.leaders("orders")[struck] == leader, "it is led again")
+        first_values = range(struck * 10, struck * 10 + 10)
+        assert set(first_values) <= set(read_all(cluster.bootstrap_servers, "orders", PARTITIONS * 20))

@@ -11,6 +11,7 @@ import pytest
 import ottla
 from ottla.client.admin import Admin
 from ottla.client.offsets import EARLIEST
+from ottla.model.configs.definition import ResourceType
 from ottla.model.ids import TopicPartition
 from ottla.wire.records import Record, build_batch
 from tests.scenarios.raw_client import RawClient
@@ -99,3 +100,28 @@ def test_old_segments_go_by_time_and_by_size(server: ottla.Server, client: RawCl
 def starts_at(server: ottla.Server, topic: str) -> int:
     with Admin.connect(server.bootstrap_servers) as admin:
         return admin.list_offsets({TopicPartition(topic, 0): EARLIEST})[TopicPartition(topic, 0)].offset
+
+
+def test_a_deleted_topics_files_stay_for_the_brokers_delay_and_no_longer_than_to_the_next_start(tmp_path: Path) -> None:
+    def left() -> set[str]:
+        return {path.name.split(".")[0] for path in tmp_path.glob("*-delete")}
+
+    with ottla.Server(data=tmp_path) as server, Admin.connect(server.bootstrap_servers) as admin:
+        for name in ("regretted", "short"):
+            client = RawClient.connect(server.bootstrap_servers)
+            create(server, name, file_delete_delay_ms="0")  # A topic's own is for its segments, as in Apache Kafka.
+            client.produce(name, b"x" * 1000)
+            client.close()
+        admin.delete_topic("regretted")
+        assert left() == {"regretted-0"}
+        (kept,) = tmp_path.glob("regretted-0.*-delete/*.log")
+        assert kept.stat().st_size > 1000
+        create(server, "regretted")
+        assert starts_at(server, "regretted") == 0
+
+        admin.alter_configs(ResourceType.BROKER, "", set_to={"log.segment.delete.delay.ms": "0"})
+        admin.delete_topic("short")
+        wait_for(lambda: left() == {"regretted-0"}, "the removal of a topic that was deleted with no delay")
+    assert left() == {"regretted-0"}, "a stop neither waits nor removes"
+    with ottla.Server(data=tmp_path):
+        assert left() == set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 import threading
 from concurrent.futures import Future
@@ -17,13 +16,10 @@ from ottla.client.admin import Admin
 from ottla.embed import ServerError
 from ottla.model.configs.definition import ResourceType
 from ottla.model.errors import ConfigError
+from tests.measured import least, open_files
 from tests.scenarios.raw_client import RawClient
 
 CYCLES = 100
-
-
-def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 def use(server: ottla.Server) -> None:
@@ -38,14 +34,29 @@ def test_a_hundred_starts_and_stops_leak_nothing(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with ottla.Server() as server:
         use(server)
-    files, threads = open_files(), threading.active_count()
-    for _ in range(CYCLES):
-        with ottla.Server() as server:
-            use(server)
+    threads = threading.active_count()
 
-    assert open_files() <= files
+    def opened() -> int:
+        before = open_files()
+        for _ in range(CYCLES):
+            with ottla.Server() as server:
+                use(server)
+        return open_files() - before
+
+    assert least(opened, enough=1) <= 0
     assert threading.active_count() == threads
     assert list(tmp_path.iterdir()) == [], "temporary directories are left"
+
+
+def test_what_was_deleted_a_moment_ago_is_no_reason_to_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of a deleted topic wait for their removal; a temporary directory does not."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with ottla.Server() as server:
+        use(server)
+        with Admin.connect(server.bootstrap_servers) as admin:
+            admin.delete_topic("t")
+        assert list(server.data.glob("t-0.*-delete"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_async_with_works_and_config_is_kafkas() -> None:

@@ -8,7 +8,8 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,9 @@ class TroubledFile(RealFile):
                 super().pwrite(memoryview(data)[:10], position)  # A part may get through before the failure.
             raise OSError(code, os.strerror(code))
         super().pwrite(data, position)
+
+    def pwritev(self, pieces: Sequence[Bytes], position: int) -> None:
+        self.pwrite(b"".join(pieces), position)
 
     def sync(self) -> None:
         code = self.disk.trouble_with(self.path)
@@ -133,13 +137,75 @@ def test_a_broken_directory_goes_offline_alone(tmp_path: Path) -> None:
             assert (await asyncio.to_thread(client.produce, topic, b"x"))[0] == ErrorCode.NONE
         places = {topic: next(d for d in directories if (d / f"{topic}-0").exists()) for topic in ("a", "b")}
         assert places["a"] != places["b"], "new partitions go where the fewest are"
+        # The directory must be on record: only then can the controller tell what is in it.
+        await asyncio.to_thread(wait_until, lambda: has_a_place(broker, "b"))
         disk.below, disk.errno = str(places["b"]), errno.EIO
         assert (await asyncio.to_thread(client.produce, "b", b"y"))[0] == ErrorCode.KAFKA_STORAGE_ERROR
         disk.errno = 0
-        assert (await asyncio.to_thread(client.produce, "b", b"y"))[0] == ErrorCode.KAFKA_STORAGE_ERROR, "EIO is final"
+        code, _ = await asyncio.to_thread(client.produce, "b", b"y")
+        assert code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER), "EIO is final"
         assert await asyncio.to_thread(client.produce, "a", b"y") == (ErrorCode.NONE, 1)
+        await until_led(broker, "b", -1)
+
+    async def see_it_again(broker: Broker, client: RawClient) -> None:
+        for topic in ("a", "b"):
+            await until_led(broker, topic, 1)
+            assert (await asyncio.to_thread(client.values, topic))[0] == b"x"
 
     with_broker(directories, disk, story)
+    with_broker(directories, disk, see_it_again)
+
+
+def test_what_may_lie_in_a_directory_that_does_not_open_has_no_leader_until_it_does(tmp_path: Path) -> None:
+    disk, directories = RealDisk(), [tmp_path / "one", tmp_path / "two"]
+
+    async def write(broker: Broker, client: RawClient) -> None:
+        for topic in ("a", "b"):
+            await asyncio.to_thread(client.create_topic, topic)
+            assert (await asyncio.to_thread(client.produce, topic, b"x"))[0] == ErrorCode.NONE
+        # The directory must be on record: only then can the controller tell what is in it.
+        await asyncio.to_thread(wait_until, lambda: all(has_a_place(broker, topic) for topic in ("a", "b")))
+
+    with_broker(directories, disk, write)
+    (missing,) = [path.name.split("-")[0] for path in directories[1].glob("?-0")]
+    directories[1].rename(tmp_path / "unplugged")
+    directories[1].write_text("no directory")
+
+    async def miss(broker: Broker, client: RawClient) -> None:
+        await until_led(broker, missing, -1)
+        await until_led(broker, {"a": "b", "b": "a"}[missing], 1)
+
+    async def read(broker: Broker, client: RawClient) -> None:
+        await until_led(broker, missing, 1)
+        assert await asyncio.to_thread(client.values, missing) == [b"x"]
+
+    with_broker(directories, disk, miss)
+    directories[1].unlink()
+    (tmp_path / "unplugged").rename(directories[1])
+    with_broker(directories, disk, read)
+
+
+def has_a_place(broker: Broker, topic: str) -> bool:
+    return broker._services.image.topics[topic].partitions[0].directories[0].int > 0
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+async def until_led(broker: Broker, topic: str, leader: int) -> None:
+    """Wait for what clients are told of the leader of a topic's only partition."""
+
+    def described() -> tuple[int, list[int], ErrorCode]:
+        with Admin.connect(broker.bootstrap_servers) as admin:
+            (partition,) = admin.describe_topic(topic).partitions
+        return partition.leader, list(partition.offline), partition.error
+
+    expected = (-1, [1], ErrorCode.LEADER_NOT_AVAILABLE) if leader == -1 else (leader, [], ErrorCode.NONE)
+    await asyncio.to_thread(wait_until, lambda: described() == expected)
 
 
 def test_two_brokers_cannot_share_a_directory(tmp_path: Path) -> None:

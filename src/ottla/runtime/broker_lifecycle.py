@@ -216,8 +216,10 @@ class BrokerLifecycle:
         self._changed()
 
     def directory_failed(self) -> None:
-        """Tell the controller soon, so that others lead what lay there."""
+        """Tell the controller soon, so that others lead what lay there, or nobody is said to."""
         self._wake.set()
+        if not self._wants_stop:
+            self.begin_heartbeats()  # A process that is the whole cluster has sent none so far.
 
     def _is_active_in(self, image: MetadataImage) -> bool:
         broker = image.brokers.get(self._config().node_id)
@@ -305,6 +307,7 @@ class BrokerLifecycle:
 
     async def close(self) -> None:
         """No more heartbeats."""
+        self._wants_stop = True
         if self._heartbeats is not None:
             self._heartbeats.cancel()
             await asyncio.wait([self._heartbeats])

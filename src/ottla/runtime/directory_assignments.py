@@ -5,19 +5,25 @@ several the broker chooses, and reports each choice here: without that the contr
 failed directory takes along, and would leave them the lead. What was found at the start is reported where the metadata
 says otherwise, as when a person moved a partition between two directories. Reports go together, one request at a time,
 until the controller has them.
+
+A sole replica whose directory is gone has no leader until its place is reported. Where every directory was opened, its
+disk was replaced: nobody else has what it had, so it begins anew. Where one could not be opened it may lie there, and
+nothing is reported.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
 from ottla.core.controller.cluster_commands import AssignReplicasToDirectories, ReplicaDirectory
 from ottla.core.controller.elections import directory_of
-from ottla.model.errors import ErrorCode, OttlaError
+from ottla.core.controller.records import UNASSIGNED_DIRECTORY
+from ottla.model.errors import ApiError, ErrorCode, OttlaError
 
 if TYPE_CHECKING:
     from ottla.core.controller.commands import Outcome
@@ -61,12 +67,31 @@ class DirectoryAssignments:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, found: Iterable[TopicPartition]) -> None:
-        """`found` is what lies here already. Nothing is to be done where there is one directory."""
-        if len(self._directories.online) > 1:
-            for tp in found:
-                self._placed(tp)
+        """`found` is what is hosted here. With one directory, sole replicas count that the metadata has elsewhere."""
+        found = list(found)
+        several = len(self._directories.online) > 1
+        lost = self._sole_replicas_elsewhere(found)
+        for tp in lost:
+            if self._directories.directory_of(tp) is None:
+                with suppress(ApiError):
+                    self._directories.place(tp)
+        for tp in found if several else lost:
+            self._placed(tp)
+        if several or self._due:
             self._directories.on_placed = self._placed
             self._task = asyncio.ensure_future(self._report())
+
+    def _sole_replicas_elsewhere(self, found: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those that the metadata has in a directory that is not here."""
+        image, here = self._image(), {UNASSIGNED_DIRECTORY, *(each.directory_id for each in self._directories.online)}
+        return [
+            tp
+            for tp in found
+            if (topic := image.topics.get(tp.topic)) is not None
+            and tp.partition < len(topic.partitions)
+            and (partition := topic.partitions[tp.partition]).replicas == (self._node_id,)
+            and directory_of(partition, self._node_id) not in here
+        ]
 
     async def stop(self) -> None:
         if self._task is not None:

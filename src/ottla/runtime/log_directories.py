@@ -11,7 +11,8 @@ What an editor must keep true:
   new.
 - The checkpoint files of a directory are written by one at a time (`OffsetCheckpoints.turn`).
 - A log that is corrupt is begun anew only where others have what it had (`renew`), and what was there is kept aside.
-- A name that is being deleted is not opened again before its directory is renamed away.
+- A name that is being deleted is not opened again before its directory is renamed away. What is renamed away waits for
+  `log.segment.delete.delay.ms`; a stop does not wait for it, and the next start removes what is left of it.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class LogDirectories:
         "_deleting",
         "_failed",
         "_full_at",
+        "_is_closing",
         "_known_at_start",
         "_on_failure",
         "_places",
@@ -101,7 +103,8 @@ class LogDirectories:
         """When it was last said of a directory that it is full."""
         self._corrupt: dict[TopicPartition, str] = {}
         self._deleting: dict[TopicPartition, asyncio.Future[list[str]]] = {}
-        self._removals: set[asyncio.Future[None]] = set()
+        self._removals: dict[asyncio.Future[None], None] = {}
+        self._is_closing = asyncio.Event()
         self.checkpoints = OffsetCheckpoints(world, self._places.get)
         self._cleaner_checkpoints: dict[LogDirectory, CleanerCheckpoint] = {}
 
@@ -306,6 +309,10 @@ class LogDirectories:
     def cleaner_checkpoint(self, tp: TopicPartition) -> CleanerCheckpoint:
         return self._cleaner_checkpoints[self._places[tp]]
 
+    def place(self, tp: TopicPartition) -> None:
+        """Choose a directory for a partition that lies in none. ApiError if it may lie in one that is offline."""
+        self._choose(tp)
+
     def _choose(self, tp: TopicPartition) -> LogDirectory:
         if self.unopened and tp in self._known_at_start:
             offline = ", ".join(self.unopened)
@@ -344,8 +351,11 @@ class LogDirectories:
 
     # -- deletion
 
-    def delete(self, partitions: Sequence[Partition]) -> None:
-        """Rename the directories of deleted partitions away and remove them, in a thread; `deletions_settled` waits."""
+    def delete(self, partitions: Sequence[Partition], delay_ms: int) -> None:
+        """Rename the directories of deleted partitions away, and remove them when the delay is over.
+
+        The threads of `offload` do both; `deletions_settled` waits for the names.
+        """
         by_directory: dict[LogDirectory, list[tuple[TopicPartition, PartitionLog | None]]] = {}
         for partition in partitions:
             tp = partition.topic_partition
@@ -359,9 +369,9 @@ class LogDirectories:
             renamed = asyncio.ensure_future(self._rename_away(directory, logs))
             for tp, _ in logs:
                 self._deleting[tp] = renamed
-            removed = asyncio.ensure_future(self._remove_renamed(renamed))
-            self._removals.add(removed)
-            removed.add_done_callback(self._removals.discard)
+            removed = asyncio.ensure_future(self._remove_later(renamed, delay_ms / 1000))
+            self._removals[removed] = None
+            removed.add_done_callback(self._removals.pop)
 
     async def _rename_away(
         self, directory: LogDirectory, logs: Sequence[tuple[TopicPartition, PartitionLog | None]]
@@ -376,13 +386,21 @@ class LogDirectories:
             for tp, _ in logs:
                 self._deleting.pop(tp, None)
 
-    async def _remove_renamed(self, renamed: asyncio.Future[list[str]]) -> None:
-        await self._world.offload.run(self._remove_trees, await renamed)
+    async def _remove_later(self, renamed: asyncio.Future[list[str]], seconds: float) -> None:
+        paths = await renamed
+        try:
+            async with asyncio.timeout(seconds):
+                await self._is_closing.wait()
+        except TimeoutError:
+            await self._world.offload.run(self._remove_trees, paths)
 
     def _remove_trees(self, paths: Iterable[str]) -> None:
         """runs in a thread"""
         for path in paths:
-            self._world.disk.remove_tree(path)
+            try:
+                self._world.disk.remove_tree(path)
+            except OSError as error:
+                log.error("what was deleted could not be removed", directory=path, reason=str(error))
 
     async def deletions_settled(self) -> None:
         """Return when every name that was deleted up to now may be used again."""
@@ -400,7 +418,11 @@ class LogDirectories:
         await self.checkpoints.store_log_start(partition)
 
     async def close_logs(self, partitions: Iterable[Partition]) -> None:
-        """Close every open log and mark the directories whose logs are all closed as cleanly stopped."""
+        """Close every open log and mark the directories whose logs are all closed as cleanly stopped.
+
+        Directories whose time has not come stay, and go at the next start.
+        """
+        self._is_closing.set()
         if self._removals:
             await asyncio.wait(self._removals)
         opened = [partition for partition in partitions if partition.log_or_none is not None]

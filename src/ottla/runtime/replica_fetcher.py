@@ -223,7 +223,10 @@ class ReplicaFetcher:
     def _activate(self, followed: FollowedPartition) -> None:
         self._active[followed.key] = followed
         self._changed[followed.key] = None
-        self._dropped.pop(followed.key, None)
+        if followed.key in self._dropped:
+            # The leader was not told of the pause, and may have forgotten how far this replica was.
+            del self._dropped[followed.key]
+            self._session.ask_again(followed.key)
 
     def _next_request(self) -> SessionRequest[PartitionKey] | None:
         """What to ask now; None if there is nothing."""

@@ -32,9 +32,11 @@ TOPIC = "orders"
 class NoRecordWork:
     """A record worker that finds nothing to say."""
 
-    async def validate(self, batch: bytes, *, requires_keys: bool) -> str | None:
+    async def validate(
+        self, batch: bytes, *, requires_keys: bool, timestamp_range: tuple[int, int] | None = None
+    ) -> bytes:
         await asyncio.sleep(0)
-        return None
+        return batch
 
     async def recompress(self, batch: bytes, codec: int, level: int | None) -> bytes:
         return batch

@@ -29,7 +29,10 @@ class Lab:
     def __init__(self, directories: int = 2) -> None:
         online = [SimpleNamespace(directory_id=UUID(int=101 + n), online=True) for n in range(directories)]
         self.places: dict[TopicPartition, Any] = {}
-        self.directories = SimpleNamespace(online=online, directory_of=self.places.get, on_placed=lambda tp: None)
+        self.directories = SimpleNamespace(
+            online=online, directory_of=self.places.get, on_placed=lambda tp: None, place=self.place_anew
+        )
+        self.may_lie_elsewhere = False
         partitions = tuple(
             PartitionImage(
                 replicas=(1, NODE, 3),
@@ -63,6 +66,20 @@ class Lab:
         self.places[tp] = self.directories.online[directory]
         self.directories.on_placed(tp)
         return tp
+
+    def place_anew(self, tp: TopicPartition) -> None:
+        if self.may_lie_elsewhere:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "it may lie in a directory that is offline")
+        self.place(tp.partition, 0)
+
+    def with_sole_replicas(self, *directories: UUID) -> list[TopicPartition]:
+        """Partitions that are only here, in these directories as far as the metadata says."""
+        partitions = tuple(
+            PartitionImage(replicas=(NODE,), isr=(), elr=(NODE,), leader=-1, directories=(at,)) for at in directories
+        )
+        topic = TopicImage(name="orders", id=TOPIC, partitions=partitions)
+        self.image = MetadataImage(topics={"orders": topic}, topics_by_id={TOPIC: topic})
+        return [TopicPartition("orders", index) for index in range(len(partitions))]
 
     async def has_told(self) -> list[ReplicaDirectory]:
         await self.news.wait()
@@ -145,5 +162,38 @@ def test_with_one_directory_there_is_nothing_to_tell() -> None:
         lab.place(1, 0)
         await asyncio.sleep(0.01)
         assert not lab.told
+
+    in_lab(story, directories=1)
+
+
+@pytest.mark.parametrize("directories", [1, 2])
+def test_a_sole_replica_whose_directory_is_gone_gets_another_and_it_is_told(directories: int) -> None:
+    gone, not_chosen = UUID(int=900), UUID(int=0)
+
+    async def story(lab: Lab) -> None:
+        lab.assignments.start(lab.with_sole_replicas(FIRST, gone, not_chosen))
+        assert await lab.has_told() == [ReplicaDirectory(TOPIC, 1, FIRST)]
+        assert list(lab.places) == [TopicPartition("orders", 1)]
+
+    in_lab(story, directories)
+
+
+def test_one_that_was_moved_to_the_only_directory_by_hand_is_told() -> None:
+    async def story(lab: Lab) -> None:
+        (tp,) = lab.with_sole_replicas(UUID(int=900))
+        lab.place(0, 0)
+        lab.assignments.start([tp])
+        assert await lab.has_told() == [ReplicaDirectory(TOPIC, 0, FIRST)]
+
+    in_lab(story, directories=1)
+
+
+def test_one_that_may_lie_in_a_directory_that_could_not_be_opened_is_left_alone() -> None:
+    async def story(lab: Lab) -> None:
+        lab.may_lie_elsewhere = True
+        lab.assignments.start(lab.with_sole_replicas(UUID(int=900)))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert (lab.told, lab.places) == ([], {})
 
     in_lab(story, directories=1)

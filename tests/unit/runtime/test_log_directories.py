@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from ottla.cli.cluster_plan import plan_cluster
+from ottla.core.controller.image import MetadataImage
 from ottla.log.disk import RealDisk
 from ottla.log.handles import OpenFiles
 from ottla.model.configs.resolve import BrokerConfig
 from ottla.model.errors import StorageError
 from ottla.runtime.log_directories import LogDirectories
 from ottla.runtime.world import SystemClock, Threads, World
+from tests.unit.log.support import append, batch_of
+from tests.unit.runtime.leader_stub import TOPIC_ID, Following, LeaderStub
 
 
 def opened(path: Path) -> LogDirectories:
@@ -58,3 +63,107 @@ def test_data_whose_owner_is_not_known_any_more_is_not_taken_over(tmp_path: Path
     with pytest.raises(StorageError, match=r"meta\.properties"):
         opened(tmp_path)
     assert (identity.read_text() if identity.exists() else None) == left
+
+
+MINUTE_MS = 60_000
+
+
+class SettableLoop(asyncio.SelectorEventLoop):
+    """A loop whose time can be moved."""
+
+    ahead_seconds = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_seconds
+
+
+def in_settable_time(story: Callable[[SettableLoop], Awaitable[None]]) -> None:
+    loop = SettableLoop()
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(asyncio.wait_for(story(loop), 3600))
+
+
+def deleted_names(following: Following) -> list[str]:
+    return [name for name in following.disk.listdir("/data") if name.endswith("-delete")]
+
+
+def begun() -> Following:
+    """A broker with two partitions that have records."""
+    following = Following(LeaderStub(2))
+    for index in range(2):
+        append(following.log(index), batch_of(3))
+    return following
+
+
+def drop(following: Following, delay_ms: int) -> None:
+    following.directories.delete(following.table.drop(TOPIC_ID), delay_ms)
+
+
+def test_a_deleted_partition_frees_its_name_at_once_and_its_room_after_the_delay() -> None:
+    async def story(loop: SettableLoop) -> None:
+        following = begun()
+        drop(following, MINUTE_MS)
+        await following.directories.deletions_settled()
+        assert sorted(name.split(".")[0] for name in deleted_names(following)) == ["orders-0", "orders-1"]
+        following.host(6)
+        assert following.log().log_end_offset == 0
+
+        loop.ahead_seconds += 59
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(deleted_names(following)) == 2
+        loop.ahead_seconds += 2
+        await asyncio.wait(following.directories._removals)
+        assert deleted_names(following) == []
+        assert following.disk.listdir("/data/orders-0"), "the new one stays"
+
+    in_settable_time(story)
+
+
+def test_many_partitions_that_wait_for_their_removal_are_one_task() -> None:
+    async def story(_: SettableLoop) -> None:
+        following = begun()
+        before = len(asyncio.all_tasks())
+        drop(following, MINUTE_MS)
+        await following.directories.deletions_settled()
+        assert len(asyncio.all_tasks()) == before + 1
+        await following.directories.close_logs([])
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) == before
+
+    in_settable_time(story)
+
+
+def test_a_stop_leaves_what_is_not_due_to_the_next_start() -> None:
+    async def story(_: SettableLoop) -> None:
+        following = begun()
+        drop(following, MINUTE_MS)
+        await following.directories.close_logs(following.table)
+        following.directories.close()
+        assert len(deleted_names(following)) == 2, "it waited for nothing, and what is pending stays"
+
+        again = LogDirectories(following.world, OpenFiles(following.disk, 64), 86_400_000)
+        again.open(following.config)
+        assert again.was_clean
+        again.find_partitions(MetadataImage())
+        assert deleted_names(following) == []
+
+    in_settable_time(story)
+
+
+def test_what_cannot_be_removed_keeps_nothing_else_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(_: SettableLoop) -> None:
+        following = begun()
+        remove_tree = following.disk.remove_tree
+
+        def remove_some(path: str) -> None:
+            if "orders-0" in path:
+                raise OSError(5, "Input/output error")
+            remove_tree(path)
+
+        monkeypatch.setattr(following.disk, "remove_tree", remove_some)
+        drop(following, 0)
+        await asyncio.gather(*following.directories._removals)
+        assert [name.split(".")[0] for name in deleted_names(following)] == ["orders-0"]
+
+    in_settable_time(story)

@@ -204,6 +204,25 @@ def test_a_new_epoch_of_the_same_leader_is_taken_up_at_once() -> None:
     run(scenario)
 
 
+def test_a_replica_that_went_and_came_back_at_once_is_named_again() -> None:
+    async def scenario() -> None:
+        leader = LeaderStub()
+        following = Following(leader)
+        following.follow()
+        await following.caught_up()
+        asked = len(leader.requests)
+        # Its log is as empty as it was, so the question is the same; but the leader has counted it out meanwhile.
+        following.follow()
+        write(leader.logs[0])
+        leader.changed()
+        await following.caught_up()
+        named = [row.fetch_offset for request in leader.requests[asked:] for _, rows in request.topics for row in rows]
+        assert named[0] == 0
+        await following.fetcher.close()
+
+    run(scenario)
+
+
 def test_a_leader_that_is_away_is_tried_until_it_is_back() -> None:
     async def scenario() -> None:
         leader = LeaderStub()

@@ -113,7 +113,7 @@ LOG_KEYS: Final[tuple[ConfigDefinition, ...]] = (
     effective("log.segment.bytes", INT, 1_073_741_824,
         "Size at which a segment is closed and a new one begun.", at_least(1_048_576), update=CLUSTER_WIDE),
     effective("log.segment.delete.delay.ms", LONG, 60_000,
-        "How long the files of a deleted segment stay on disk.", at_least(0), update=CLUSTER_WIDE),
+        "How long the files of a deleted segment, topic or replica stay on disk.", at_least(0), update=CLUSTER_WIDE),
     effective("message.max.bytes", INT, 1_048_588,
         "Largest record batch that is accepted, after compression.", at_least(0), update=CLUSTER_WIDE),
     effective("min.insync.replicas", INT, 1,
