@@ -4,7 +4,8 @@ Theory of operation. A broker with one directory has everything there, and the c
 several the broker chooses, and reports each choice here: without that the controller could not tell which replicas a
 failed directory takes along, and would leave them the lead. What was found at the start is reported where the metadata
 says otherwise, as when a person moved a partition between two directories. Reports go together, one request at a time,
-until the controller has them.
+until the controller has them. A directory may fail before that: then the report is late, and tells the controller what
+the failure has taken along.
 
 A sole replica whose directory is gone has no leader until its place is reported. Where every directory was opened, its
 disk was replaced: nobody else has what it had, so it begins anew. Where one could not be opened it may lie there, and
@@ -137,8 +138,8 @@ class DirectoryAssignments:
         while self._due and len(asked) < REPLICAS_PER_REQUEST_MAX:
             tp, _ = self._due.popitem()
             topic, here = image.topics.get(tp.topic), self._directories.directory_of(tp)
-            if here is None or not here.online or topic is None or tp.partition >= len(topic.partitions):
-                continue  # Gone, or offline: then the heartbeat says so.
+            if here is None or topic is None or tp.partition >= len(topic.partitions):
+                continue
             partition = topic.partitions[tp.partition]
             if self._node_id in partition.replicas and directory_of(partition, self._node_id) != here.directory_id:
                 asked[tp] = ReplicaDirectory(topic.id, tp.partition, here.directory_id)

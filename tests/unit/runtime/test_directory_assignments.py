@@ -144,6 +144,16 @@ def test_it_is_told_again_until_a_controller_has_heard_it(failure: Exception) ->
     in_lab(story)
 
 
+def test_what_is_in_a_directory_that_has_failed_meanwhile_is_told_all_the_same() -> None:
+    async def story(lab: Lab) -> None:
+        lab.assignments.start([])
+        lab.place(0, 1)
+        lab.directories.online[1].online = False
+        assert await lab.has_told() == [ReplicaDirectory(TOPIC, 0, SECOND)]
+
+    in_lab(story)
+
+
 def test_a_refused_one_is_not_told_again() -> None:
     async def story(lab: Lab) -> None:
         lab.script = [ErrorCode.INVALID_REQUEST]

@@ -26,7 +26,7 @@ from ottla.core.controller.context import Context
 from ottla.core.controller.elections import RECOVERED, RECOVERING, Electorate, directory_of, has_directory
 from ottla.core.controller.image import BrokerImage, PartitionImage, TopicImage
 from ottla.core.controller.reassignments import progress
-from ottla.core.controller.records import Record
+from ottla.core.controller.records import RESERVED_DIRECTORIES, Record
 from ottla.model.errors import ApiError, ErrorCode
 
 
@@ -195,20 +195,23 @@ def _assign(context: Context, electorate: Electorate, broker: BrokerImage, asked
     partition = topic.partitions[asked.index]
     if broker.id not in partition.replicas:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Broker {broker.id} has no replica of the partition.")
-    if broker.log_dirs and asked.directory_id not in broker.log_dirs:
-        raise _refused(f"Broker {broker.id} has no directory {asked.directory_id} online.")
+    if asked.directory_id.int < RESERVED_DIRECTORIES:
+        raise _refused(f"{asked.directory_id} is not a directory.")
     if directory_of(partition, broker.id) == asked.directory_id:
         return ()
     directories = [
         asked.directory_id if replica == broker.id else directory_of(partition, replica)
         for replica in partition.replicas
     ]
+    # The directory failed before it could be reported: what is in it is not in sync, but may be so again.
+    failed = bool(broker.log_dirs) and asked.directory_id not in broker.log_dirs
     # In another directory than one that is gone it begins with nothing. Nobody has more than a sole replica, it leads.
-    begins_anew = not has_directory(broker, partition) and len(partition.replicas) > 1
+    begins_anew = not failed and not has_directory(broker, partition) and len(partition.replicas) > 1
+    leaves = failed or begins_anew
     record = electorate.change(
         topic,
         asked.index,
-        isr=[member for member in partition.isr if not (begins_anew and member == broker.id)],
+        isr=[member for member in partition.isr if not (leaves and member == broker.id)],
         not_eligible=(broker.id,) if begins_anew else (),
         directories=directories,
         last_known_leader=() if begins_anew and partition.last_known_elr == (broker.id,) else None,

@@ -9,6 +9,8 @@ from uuid import UUID
 NO_LEADER: Final = -1
 UNASSIGNED_DIRECTORY: Final = UUID(int=0)
 """The directory of a replica that its broker has yet to choose."""
+RESERVED_DIRECTORIES: Final = 100
+"""Smaller ids name no directory, but say why there is none."""
 
 
 class BrokerEndpoint(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
 from uuid import UUID
 
 import pytest
@@ -30,7 +31,11 @@ def cluster_of_three(min_insync: int = 1) -> Cluster:
     return cluster
 
 
-def leaders(cluster: Cluster) -> list[tuple[int, tuple[int, ...]]]:
+Leader: TypeAlias = tuple[int, tuple[int, ...]]
+"""Who leads, and who is in sync."""
+
+
+def leaders(cluster: Cluster) -> list[Leader]:
     partitions = [partition for topic in cluster.image.topics.values() for partition in topic.partitions]
     return [(partition.leader, partition.isr) for partition in partitions]
 
@@ -183,3 +188,25 @@ def test_a_sole_replica_in_a_directory_that_failed_leads_again_when_its_broker_c
         cluster.heartbeat(1)
         assert leaders(cluster) == [(1, (1,)), (1, (1,))]
         assert offline_replicas(cluster.image, cluster.partition()) == []
+
+
+@pytest.mark.parametrize(
+    ("replicas", "before", "after", "back"),
+    [([1], (1, (1,)), (-1, ()), (1, (1,))), ([1, 2], (1, (1, 2)), (2, (2,)), (2, (2,)))],
+)
+def test_a_directory_that_failed_before_it_was_reported_takes_along_what_is_reported_late(
+    replicas: list[int], before: Leader, after: Leader, back: Leader
+) -> None:
+    cluster = Cluster(brokers=2)
+    here, there = UUID(int=4001), UUID(int=4002)
+    cluster.register(1, log_dirs=[here, there])
+    cluster.create(NewTopic("t", assignments=[(0, replicas)]))
+    cluster.heartbeat(1, offline=[here])
+    assert leaders(cluster) == [before], "nobody knows yet where it is"
+
+    reported = [ReplicaDirectory(cluster.image.topics["t"].id, 0, here)]
+    [(_, outcome)] = cluster.submit(AssignReplicasToDirectories(1, cluster.image.brokers[1].epoch, reported))
+    assert (outcome.code, leaders(cluster)) == (ErrorCode.NONE, [after])
+
+    cluster.register(1, log_dirs=[here, there])
+    assert leaders(cluster) == [back]
