@@ -357,7 +357,7 @@ class SimulatedFile:
         self._mount.changing(self.path)
         self._inode.truncate(size)
 
-    def reserve(self, size: int) -> None:
+    def reserve(self, start: int, end: int) -> None:
         self._mount.changing(self.path)
 
     def sync(self) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ottla.api.produce import ACKS_LEADER
 from ottla.api.produce_ahead import ProduceGroup
 from ottla.log.partition_log import PartitionLog
 from ottla.model.errors import StorageError
-from ottla.runtime.appending import Appender
 from ottla.runtime.partition import Partition
 from ottla.wire.batch import BatchHeader
 from ottla.wire.produce_lead import Lead
@@ -44,17 +43,18 @@ def _repeats_in_a_group_are_written(patches: Patches) -> None:
 
 
 def _failed_groups_are_answered(patches: Patches) -> None:
-    original = Appender.append_run
+    for name in ("append_run", "append_next"):
+        patches.put(Partition, name, _without_failures(getattr(Partition, name)))
 
-    def append_run(
-        self: Appender, partition: Partition, batches: list[memoryview], headers: list[BatchHeader]
-    ) -> int | None:
+
+def _without_failures(original: Callable[..., int | None]) -> Callable[..., int | None]:
+    def append(self: Partition, *batches: Any) -> int | None:
         try:
-            return original(self, partition, batches, headers)
+            return original(self, *batches)
         except StorageError:
-            return partition.log.log_end_offset
+            return self.log.log_end_offset
 
-    patches.put(Appender, "append_run", append_run)
+    return append
 
 
 def _groups_do_not_wait_for_followers(patches: Patches) -> None:

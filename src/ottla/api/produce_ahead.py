@@ -29,7 +29,7 @@ from ottla.api.produce import ACKS_ALL, ACKS_LEADER, PRODUCE, ZSTD_SINCE, Unrepl
 from ottla.api.refusal import refusal
 from ottla.model.errors import ApiError, OttlaError, StorageError
 from ottla.model.ids import NO_TIMESTAMP
-from ottla.wire.batch import TRANSACTIONAL_BIT, BatchHeader
+from ottla.wire.batch import TRANSACTIONAL_BIT, BatchHeader, unassign
 from ottla.wire.produce import stored_layout
 from ottla.wire.produce_lead import Lead, Piece, lead_of
 
@@ -128,20 +128,21 @@ class ProduceGroup:
     ) -> list[tuple[Run, int]] | None:
         """Where each batch went; None, and nothing is there, if serving the request would not write all of them."""
         led, runs, request, config = topic.led, self._runs, len(self._gathered), topic.config
-        led_count, batch_bytes_max, is_behind = len(led), config.max_message_bytes, self._services.appender.is_behind
+        led_count, batch_bytes_max, behind = len(led), config.max_message_bytes, self._services.appender.tails
         timestamp_min = now_ms - config.timestamp_before_max_ms
         timestamp_max = now_ms + config.timestamp_after_max_ms
+        needs_followers, min_insync = acks == ACKS_ALL, config.min_insync_replicas
         places: list[tuple[Run, int]] = []
         for index, batch, header in pieces:
             _, _, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, count = header
             partition = led[index] if 0 <= index < led_count else None
             run = runs.get(partition) if partition is not None else None
-            if run is None and partition is not None and not is_behind(partition):
+            if run is None and partition is not None and partition not in behind:
                 run = runs[partition] = Run(partition)
             if (
                 run is None
                 or run.request == request
-                or (acks == ACKS_ALL and not _is_in_sync(run.partition, config.min_insync_replicas))
+                or (needs_followers and not run.partition.is_sole and not _is_in_sync(run.partition, min_insync))
                 or attributes & TRANSACTIONAL_BIT
                 or max_timestamp > timestamp_max
                 or base_timestamp < timestamp_min
@@ -166,14 +167,19 @@ class ProduceGroup:
         return False
 
     def _write(self, run: Run) -> bool:
-        partition, appender = run.partition, self._services.appender
+        partition, batches, headers, base_offset = run.partition, run.batches, run.headers, None
         try:
-            base_offset = appender.append_run(partition, run.batches, run.headers)
+            if len(batches) == 1:
+                base_offset = partition.append_next(batches[0], headers[0])
+            else:
+                records = sum([header[12] for header in headers])
+                base_offset = partition.append_run(batches, headers, records, sum(map(len, batches)))
         except OttlaError as error:
             if isinstance(error, StorageError):
                 refusal(self._services, error)  # The directory goes offline. Who asks is told so when served.
-            return False
         if base_offset is None:
+            for batch in batches:
+                unassign(batch)
             return False
         run.next_offset = base_offset
         run.start_offset = (partition.log_or_none or partition.log).log_start_offset
@@ -209,11 +215,10 @@ class ProduceGroup:
 
 def _is_in_sync(partition: Partition, min_insync: int) -> bool:
     """Whether so many replicas are in sync as are to have what is written with acks=all."""
-    if not partition.is_sole:
-        try:
-            partition.check_in_sync(min_insync)
-        except ApiError:
-            return False
+    try:
+        partition.check_in_sync(min_insync)
+    except ApiError:
+        return False
     return True
 
 

@@ -209,7 +209,7 @@ class ProduceTurn:
         if partition is None or not target.is_plain:
             return _unfit(asker)
         run, now_ms = self._runs.get(partition), self._services.world.clock.now_ms()
-        if run is None and (partition.log_or_none is None or self._services.appender.is_behind(partition)):
+        if run is None and (partition.log_or_none is None or partition in self._services.appender.tails):
             return False
         try:
             header = check(batch)

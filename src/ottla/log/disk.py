@@ -50,10 +50,10 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None: ...
 
-    def reserve(self, size: int) -> None:
-        """Take room for `size` bytes, and stay as long as it is; what is not used `truncate` gives back.
+    def reserve(self, start: int, end: int) -> None:
+        """Take room for the bytes from `start` to `end`, and stay as long as it is.
 
-        Nothing happens where the file system knows no such thing.
+        `truncate` gives back what is not used. Nothing happens where the file system knows no such thing.
         """
 
     def sync(self) -> None:
@@ -161,8 +161,8 @@ class RealFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 
-    def reserve(self, size: int) -> None:
-        error = _fallocate()(self._fd, FALLOC_FL_KEEP_SIZE, 0, size)
+    def reserve(self, start: int, end: int) -> None:
+        error = _fallocate()(self._fd, FALLOC_FL_KEEP_SIZE, start, end - start)
         if error not in CANNOT_RESERVE:
             raise OSError(error, os.strerror(error), self.path)
 

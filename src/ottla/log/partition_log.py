@@ -149,7 +149,7 @@ class PartitionLog(FollowingLog):
             )
         return new_appended((base_offset, last_offset, log_append_time_ms, False))
 
-    def _append_next(self, batch: memoryview, header: BatchHeader, leader_epoch: int) -> int | None:
+    def append_next(self, batch: memoryview, header: BatchHeader, leader_epoch: int) -> int | None:
         """`append_run` of one batch, if it is the most frequent one: what its producer sends next, where it fits."""
         _, length, _, _, _, _, last_delta, _, max_timestamp, producer_id, producer_epoch, sequence, _ = header
         base_offset, segment = self.log_end_offset, self.active
@@ -166,7 +166,7 @@ class PartitionLog(FollowingLog):
             producer = self.producers.expecting(producer_id, producer_epoch, sequence)
             if producer is None:
                 return None
-        self._write(batch, base_offset, last_offset, max_timestamp, leader_epoch, 0)  # It fits: no time is asked for.
+        self._put(segment, batch, size, base_offset, last_offset, max_timestamp, leader_epoch)
         if producer is not None:
             last_sequence = (sequence + last_delta) & SEQUENCE_MAX
             producer.remember(remembered((sequence, last_sequence, base_offset, last_offset, max_timestamp)))
@@ -181,8 +181,6 @@ class PartitionLog(FollowingLog):
         refused, was written before or is its producer's first, the broker stamps them. Errors as those of `append`;
         then the batches may have got offsets all the same.
         """
-        if len(headers) == 1 and isinstance(batches, list):
-            return self._append_next(batches[0], headers[0], leader_epoch)
         base_offset = next_offset = self.log_end_offset
         size, largest, has_producers = 0, NO_TIMESTAMP, False
         last_offsets = []

@@ -3,7 +3,9 @@
 Theory of operation. A file that grows by some kilobytes at a time gets its memory in the page cache in small pieces,
 and its blocks one by one; on Linux that costs twice as much as the copying does. A write that ends a little later is
 hardly dearer, and gets all of it at once. So a write that needs more of the file also writes zeros up to the next
-multiple of `Disk.fill_bytes`, and those that follow find their memory and their blocks there.
+multiple of `Disk.fill_bytes`, and those that follow find their memory and their blocks there. A log that has become
+long gets its blocks for more than that, `RESERVED_FILLS` steps at a time, with no zeros in them and without a change of
+its length.
 
 Room is for logs that grow. One that rests for a moment gives it back (`Rooms.give_back`), so that its file ends with
 its last batch for whoever else looks at it.
@@ -24,7 +26,11 @@ from ottla.log.failures import is_out_of_space
 
 FILLED_STEPS_MIN: Final = 16
 """A log gets room when it has so many times as much in it: what lies idle at its end stays a small part of it."""
+RESERVED_FILLS: Final = 32
+"""Blocks are taken for so many steps: 1 MB."""
 NEVER: Final = sys.maxsize
+_ZEROS: Final = memoryview(bytes(32 << 10))
+"""All the room that a write can get."""
 
 
 class Roomy(Protocol):
@@ -71,22 +77,28 @@ def fill_from(size: int, fill_bytes: int) -> int:
     return max(size, FILLED_STEPS_MIN * fill_bytes) if fill_bytes else NEVER
 
 
+def reserve_from(fill_bytes: int) -> int:
+    """How long a log must be to get blocks ahead."""
+    return FILLED_STEPS_MIN * RESERVED_FILLS * fill_bytes if fill_bytes else NEVER
+
+
 def write_with_room(file: File, pieces: Sequence[Bytes], position: int, end: int, fill_bytes: int) -> int:
     """Write `pieces`, which end at `end`, and room behind them; returns where the file ends. OSError as of a write.
 
-    Who writes much at a time needs none.
+    Who writes much at a time needs no zeros.
     """
-    room = -end % fill_bytes if end - position < fill_bytes else 0
-    if room:
-        try:
-            file.pwritev([*pieces, bytes(room)], position)
-            return end + room
-        except OSError as error:
-            if not is_out_of_space(error):
-                raise
-        # Some of the zeros may be there; the batches may still fit.
-        file.pwritev(pieces, position)
-        file.truncate(end)
-    else:
-        file.pwritev(pieces, position)
+    step = RESERVED_FILLS * fill_bytes
+    if position // step != end // step and position >= FILLED_STEPS_MIN * step:
+        with suppress(OSError):  # Whether there is space the write will tell.
+            file.reserve(position, (end // step + 1) * step)
+    zeros = _ZEROS[: -end % fill_bytes] if end - position < fill_bytes else _ZEROS[:0]
+    try:
+        file.pwritev([*pieces, zeros], position)
+        return end + len(zeros)
+    except OSError as error:
+        if not zeros or not is_out_of_space(error):
+            raise
+    # Some of the zeros may be there; the batches may still fit.
+    file.pwritev(pieces, position)
+    file.truncate(end)
     return end

@@ -21,7 +21,7 @@ from ottla.log import names
 from ottla.log.disk import Bytes, File
 from ottla.log.handles import FileHandle, OpenFiles
 from ottla.log.index import CorruptIndexError, TimeIndex
-from ottla.log.room import fill_from, write_with_room
+from ottla.log.room import fill_from, reserve_from, write_with_room
 from ottla.log.scan import TornBatchError, walk
 from ottla.log.segment_indexes import REBUILDING, RELATIVE_OFFSET_MAX, SegmentIndexes
 from ottla.log.segment_tail import TAIL_BATCHES_MAX, Tail
@@ -132,8 +132,9 @@ class Segment:
 
     @property
     def has_room(self) -> bool:
-        """Whether there are zeros behind the end of the log."""
-        return self.fill_at > fill_from(self.size, self.fill_bytes)
+        """Whether there are zeros or blocks behind the end of the log, which is written to."""
+        size, fill_bytes = self.size, self.fill_bytes
+        return not self.sealed and (self.fill_at > fill_from(size, fill_bytes) or size >= reserve_from(fill_bytes))
 
     # -- writing: the last segment, on the loop
 
@@ -148,7 +149,7 @@ class Segment:
         """Make the three files, empty. Nothing is synced."""
         self.log.create()
         if self.reserved_bytes:
-            self.log.get().reserve(self.reserved_bytes)
+            self.log.get().reserve(0, self.reserved_bytes)
         self._indexes = self._new_indexes(self.suffix)
         self._indexes.create()
 
@@ -259,10 +260,8 @@ class Segment:
 
     def give_back_room(self) -> None:
         """Cut off the room, if the file is open: by its name another log may be found, this one being deleted."""
-        file = self.log.file
-        if file is not None:
-            file.truncate(self.size)
-            self.fill_at = fill_from(self.size, self.fill_bytes)
+        if self.log.file is not None:
+            self.cut_back()
 
     def truncate_to(self, offset: int) -> None:
         """Drop the batch that holds `offset`, and all that follow."""

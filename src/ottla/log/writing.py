@@ -56,6 +56,19 @@ class WritableLog(KeptLog):
             or last_offset > segment.last_offset_max
         ):
             segment = self._make_room(size, base_offset, last_offset, max_timestamp, now_ms)
+        self._put(segment, batch, size, base_offset, last_offset, max_timestamp, leader_epoch)
+
+    def _put(
+        self,
+        segment: Segment,
+        batch: memoryview,
+        size: int,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        leader_epoch: int,
+    ) -> None:
+        """Write a batch to the active segment, which has room for it."""
         try:
             assign(batch, 0, base_offset, size - LENGTH_PREFIX_BYTES, leader_epoch)
             segment.append(batch, size, base_offset, last_offset, max_timestamp)

@@ -10,8 +10,8 @@ Theory of operation. The fast way is synchronous: check the header, append, done
 What is appended here is in this leader's log, no more: whoever is to be told only when followers have it too, waits for
 that besides (`Partition.when_replicated`).
 
-Requests with much in them are written together (`append_run`). Where that fails in part they are served one by one, and
-`append` finds what it is asked to write already written (`hand_over`), and answers for it.
+Requests with much in them are written together (`Partition.append_run`). Where that fails in part they are served one
+by one, and `append` finds what it is asked to write already written (`hand_over`), and answers for it.
 
 What an editor must keep true: batches of one partition are appended in the order in which they arrived. Each batch of
 the long way waits for the one before it on its partition, whatever order the worker answers in, and once one batch of
@@ -30,7 +30,7 @@ from ottla.log.partition_log import Appended as Appended
 from ottla.log.partition_log import new_appended
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_TIMESTAMP
-from ottla.wire.batch import TRANSACTIONAL_BIT, BatchHeader, check, unassign
+from ottla.wire.batch import TRANSACTIONAL_BIT, BatchHeader, check
 from ottla.wire.compression import Codec
 
 if TYPE_CHECKING:
@@ -66,13 +66,14 @@ class Flushing(Protocol):
 class Appender:
     """All appends of producers."""
 
-    __slots__ = ("_ahead", "_clock", "_flushing", "_rewriting_bytes", "_tails", "_work")
+    __slots__ = ("_ahead", "_clock", "_flushing", "_rewriting_bytes", "_work", "tails")
 
     def __init__(self, clock: Clock, work: RecordWork, flushing: Flushing) -> None:
         self._clock = clock
         self._work = work
         self._flushing = flushing
-        self._tails: dict[Partition, asyncio.Future[Appended]] = {}
+        self.tails: dict[Partition, asyncio.Future[Appended]] = {}
+        """The last batch of each partition that is on the long way: the next one has to take it, too."""
         self._rewriting_bytes = 0
         self._ahead: dict[Partition, deque[Appended]] = {}
         """What is in the log already and will be asked for."""
@@ -107,7 +108,7 @@ class Appender:
                 permit = _permit(partition, header, now_ms, produce)
         if (
             topic.is_rewritten
-            or (self._tails and partition in self._tails)
+            or (self.tails and partition in self.tails)
             or (permit is not None and permit.waiting is not None)
         ):
             return self._rewrite_in_order(topic, partition, bytes(batch), header, permit)
@@ -117,22 +118,6 @@ class Appender:
         if partition.high_watermark <= appended.last_offset and (partition.is_sole or partition.log.flush_due()):
             return self._flushed(partition, appended)
         return appended
-
-    def append_run(self, partition: Partition, batches: list[memoryview], headers: list[BatchHeader]) -> int | None:
-        """Write batches that were checked as `append` checks them, in one piece; the offset of the first one.
-
-        None, and nothing is written, if they are to be appended one by one. Errors as those of `Partition.append`: then
-        nothing is written either, and `append` will say why.
-        """
-        base_offset = None
-        try:
-            records = sum([header[12] for header in headers])
-            base_offset = partition.append_run(batches, headers, records, sum(map(len, batches)))
-        finally:
-            if base_offset is None:
-                for batch in batches:
-                    unassign(batch)
-        return base_offset
 
     def hand_over(self, partition: Partition, base_offset: int, headers: list[BatchHeader]) -> None:
         """`append` will be asked to write these next, and they are in the log already."""
@@ -145,10 +130,6 @@ class Appender:
     def forget_ahead(self) -> None:
         """Those who would have asked for what was handed over have been served, or never will be."""
         self._ahead.clear()
-
-    def is_behind(self, partition: Partition) -> bool:
-        """Whether batches of this partition are on the long way, so that the next one has to take it too."""
-        return partition in self._tails
 
     async def _flushed(self, partition: Partition, appended: Appended) -> Appended:
         await self._flushing.flush(partition)
@@ -167,16 +148,16 @@ class Appender:
                 ErrorCode.REQUEST_TIMED_OUT, "too many batches wait to be validated or compressed; try again"
             )
         self._rewriting_bytes += len(batch)
-        before = self._tails.get(partition)
+        before = self.tails.get(partition)
         task = asyncio.ensure_future(self._rewrite(topic, partition, batch, header, before, permit))
-        self._tails[partition] = task
+        self.tails[partition] = task
         task.add_done_callback(lambda done: self._rewritten(partition, done, len(batch)))
         return task
 
     def _rewritten(self, partition: Partition, task: asyncio.Future[Appended], size: int) -> None:
         self._rewriting_bytes -= size
-        if self._tails.get(partition) is task:
-            del self._tails[partition]
+        if self.tails.get(partition) is task:
+            del self.tails[partition]
 
     async def _rewrite(
         self,

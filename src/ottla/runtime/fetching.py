@@ -38,8 +38,9 @@ from ottla.wire.fetch_types import FetchRequest, PartitionData, partition_data
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
-    from ottla.runtime.partition import Partition, TopicCounters
+    from ottla.runtime.partition import Partition
     from ottla.runtime.partitions import PartitionTable
+    from ottla.runtime.topic_counters import TopicCounters
 
 READ_COMMITTED = 1
 GATHERING_TURNS_MAX: Final = 8

@@ -38,23 +38,10 @@ if TYPE_CHECKING:
     from ottla.log.segment import Segment
     from ottla.model.configs.resolve import TopicConfig
     from ottla.runtime.neighbours import Neighbours
+    from ottla.runtime.topic_counters import TopicCounters
     from ottla.wire.batch import BatchHeader
 
 FOREVER_MS = 10 * 365 * 86_400_000
-
-
-class TopicCounters:
-    """What went through a topic since the broker started; plain integers, read by the metrics page."""
-
-    __slots__ = ("bytes_in", "bytes_out", "bytes_rejected", "fetch_requests", "messages_in", "produce_requests")
-
-    def __init__(self) -> None:
-        self.messages_in = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.bytes_rejected = 0
-        self.produce_requests = 0
-        self.fetch_requests = 0
 
 
 class Partition(Watched):
@@ -248,6 +235,18 @@ class Partition(Watched):
         if not appended.duplicate:
             self._appended(log, header.record_count, len(batch))
         return appended
+
+    def append_next(self, batch: memoryview, header: BatchHeader) -> int | None:
+        """`append_run` of one batch."""
+        if not self.is_sole:
+            self.check_leads()
+        log, records = self.log_or_none or self.log, header[12]
+        if log.log_end_offset + records - log.recovery_point >= log.flush_messages:
+            return None
+        base_offset = log.append_next(batch, header, self.leader_epoch)
+        if base_offset is not None:
+            self._appended(log, records, len(batch))
+        return base_offset
 
     def append_run(
         self, batches: bytearray | list[memoryview], headers: Sequence[BatchHeader], records: int, size: int

@@ -16,7 +16,8 @@ from uuid import UUID
 from ottla.model.errors import ApiError, ErrorCode, StorageError
 from ottla.model.ids import INTERNAL_TOPICS
 from ottla.runtime.neighbours import Neighbours
-from ottla.runtime.partition import Partition, TopicCounters
+from ottla.runtime.partition import Partition
+from ottla.runtime.topic_counters import TopicCounters
 from ottla.wire.fields import CurrentLeader
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from ottla.server.metric_text import Family, escaped, joined
 
 if TYPE_CHECKING:
     from ottla.api.context import Services
-    from ottla.runtime.partition import TopicCounters
+    from ottla.runtime.topic_counters import TopicCounters
 
 
 def _counter(name: str, help_text: str) -> Family:

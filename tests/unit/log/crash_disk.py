@@ -89,8 +89,8 @@ class MemoryFile:
         _resize(self._inode.data, size)
         self._inode.pending.append(size)
 
-    def reserve(self, size: int) -> None:
-        error = self._disk.fail_writes(size)
+    def reserve(self, start: int, end: int) -> None:
+        error = self._disk.fail_writes(end - start)
         if error is not None:
             raise error
 

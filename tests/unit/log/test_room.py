@@ -12,7 +12,7 @@ from ottla.log.disk import RealDisk
 from ottla.log.dump import dump
 from ottla.log.handles import OpenFiles
 from ottla.log.partition_log import PartitionLog
-from ottla.log.room import FILLED_STEPS_MIN
+from ottla.log.room import FILLED_STEPS_MIN, RESERVED_FILLS, reserve_from
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import OttlaError
 from ottla.wire.batch import read_header
@@ -189,3 +189,56 @@ def test_whoever_dumps_a_log_that_is_written_to_sees_its_batches_and_no_damage(t
     dumped = [batch.position for batch in dump(RealDisk(), log.active.path)]
     assert len(dumped) == len(read_all(log))
     log.close()
+
+
+def test_a_long_log_has_blocks_ahead_until_it_is_sealed_or_rests(tmp_path: Path) -> None:
+    disk, files = RealDisk(), OpenFiles(RealDisk(), 64)
+    log = open_log(disk, str(tmp_path), files=files)
+    batch = batch_of(2, value=b"x" * 10_000)
+    while log.active.size < reserve_from(disk.fill_bytes):
+        append(log, bytearray(batch))
+
+    def ahead_bytes() -> int:
+        taken = Path(log.active.path).stat()
+        return taken.st_blocks * 512 - log.active.size
+
+    def grow() -> None:
+        step = RESERVED_FILLS * disk.fill_bytes
+        first = log.active.size // step
+        while log.active.size // step == first:
+            append(log, bytearray(batch))
+
+    grow()
+    if ahead_bytes() < RESERVED_FILLS * disk.fill_bytes // 2:
+        pytest.skip("this file system takes no blocks ahead")
+    for _ in range(2):
+        files.rooms.give_back()
+    assert ahead_bytes() < disk.fill_bytes, "it rests"
+    grow()
+    assert ahead_bytes() > RESERVED_FILLS * disk.fill_bytes // 2
+    sealed = Path(log.active.path)
+    size = log.active.size
+    log.roll(NOW_MS)
+    assert sealed.stat().st_size == size
+    assert sealed.stat().st_blocks * 512 - size < disk.fill_bytes
+    log.close()
+
+
+def test_without_space_for_blocks_ahead_a_batch_is_stored_all_the_same() -> None:
+    disk = CrashDisk(FILL_BYTES)
+    log = grown(disk)
+    while log.active.size < reserve_from(FILL_BYTES):
+        append(log, batch_of(2))
+    refused = []
+
+    def no_more_than_a_write(size: int) -> OSError | None:
+        if size <= FILL_BYTES:
+            return None
+        refused.append(size)
+        return FULL
+
+    disk.fail_writes = no_more_than_a_write
+    for _ in range(RESERVED_FILLS * FILL_BYTES // len(batch_of(2)) + 1):
+        append(log, batch_of(2))
+    assert refused
+    assert read_all(open_log(disk.crash_with_everything(), DIRECTORY, clean=False)) == read_all(log)

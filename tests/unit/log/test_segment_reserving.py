@@ -29,7 +29,7 @@ def room(directory: Path, base_offset: int = 0) -> tuple[int, int]:
 @pytest.fixture
 def can_reserve(tmp_path: Path) -> None:
     file = RealDisk().open(str(tmp_path / "probe"), create=True)
-    file.reserve(SEGMENT_BYTES)
+    file.reserve(0, SEGMENT_BYTES)
     if os.fstat(file.fileno()).st_blocks == 0:
         pytest.skip("this file system cannot reserve")
 
@@ -91,5 +91,5 @@ def test_an_error_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(disk, "_fallocate", lambda: lambda fd, mode, start, length: errno.ENOSPC)
     file = RealDisk().open(str(tmp_path / "a"), create=True)
     with pytest.raises(OSError, match="No space left") as raised:
-        file.reserve(10)
+        file.reserve(0, 10)
     assert raised.value.filename == str(tmp_path / "a")
