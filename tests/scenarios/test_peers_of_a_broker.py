@@ -147,7 +147,7 @@ def test_transactions_between_brokers(tmp_path: Path) -> None:
         assert await verify(add=True) is ErrorCode.NONE
         assert await verify(add=False) is ErrorCode.NONE
         sending = MarkerSending(cast(MarkerWriter, None), neighbour.peers, lambda: neighbour.image, node_id=OWN_ID)
-        markers = PendingMarkers("tx", producer_id, 1, True, frozenset({data}), 2, 0)
+        markers = PendingMarkers("tx", producer_id, 1, True, (data,), 2, 0)
         sent = sending.send(markers, 0)
         assert isinstance(sent, Awaitable)
         assert await sent == {data: ErrorCode.NONE}

@@ -127,7 +127,7 @@ def _problems(
     """The partitions that a transaction cannot write to. Clients have no business in internal topics."""
     topics = ctx.services.image.topics
     problems = {}
-    for partition in partitions:
+    for partition in sorted(partitions):
         topic = topics.get(partition.topic)
         if from_client and partition.topic in INTERNAL_TOPICS:
             problems[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -154,7 +154,7 @@ def _open_segments(
             segment.note_transactions()
         segments.append(segment)
     for kind in names.INDEX_KINDS:
-        for base_offset in set(_offsets(listing, kind)).difference(base_offsets):
+        for base_offset in sorted(set(_offsets(listing, kind)).difference(base_offsets)):
             disk.remove(names.segment_path(directory, base_offset, kind))
     return segments
 

@@ -62,7 +62,7 @@ class ControllerDriver:
         self._new_uuid = new_uuid
         self._term: _Term | None = None
         self._listeners: list[Callable[[], None]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         quorum.subscribe_leadership(self._leadership_changed)
         self._leadership_changed()
 
@@ -182,8 +182,8 @@ class ControllerDriver:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
 
 async def _in_term(term: _Term, awaitable: Awaitable[Any]) -> None:

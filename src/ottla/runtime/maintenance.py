@@ -54,7 +54,7 @@ class Maintenance:
         self._directories = directories
         self._flushes = flushes
         self._config = config
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     def start(self) -> None:
         self._every(lambda config: config.log_retention_check_interval_ms, self.apply_retention)
@@ -72,8 +72,8 @@ class Maintenance:
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something beside the chores; it ends with them."""
         task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     def _every(self, interval_ms: Callable[[BrokerConfig], int], chore: Callable[[], Awaitable[None]]) -> None:
         async def repeat() -> None:

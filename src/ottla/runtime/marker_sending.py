@@ -90,11 +90,11 @@ class MarkerSending:
     def _by_leader(
         self, partitions: Collection[TopicPartition]
     ) -> tuple[list[TopicPartition], dict[int, list[TopicPartition]], dict[TopicPartition, ErrorCode]]:
-        """Partitions led here, those of other brokers, and results of those that nobody leads. In a fixed order."""
+        """Partitions led here, those of other brokers, and results of those that nobody leads."""
         here: list[TopicPartition] = []
         elsewhere: dict[int, list[TopicPartition]] = {}
         nowhere: dict[TopicPartition, ErrorCode] = {}
-        for tp in sorted(partitions):
+        for tp in partitions:
             leader = self._leader_of(tp)
             if leader is None:
                 nowhere[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

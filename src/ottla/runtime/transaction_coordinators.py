@@ -96,7 +96,7 @@ class TransactionCoordinators:
         self._producer_ids = producer_ids
         self._rng = world.rng
         self._spares: list[int] = []
-        self._tasks: set[asyncio.Future[Any]] = set()
+        self._tasks: dict[asyncio.Future[Any], None] = {}
         kind = replace(kind, take_effects=self._take_markers)
         self.coordinators = Coordinators(kind, world, table, flushing, config, has_files=has_files)
 
@@ -179,8 +179,8 @@ class TransactionCoordinators:
             self._sent(coordinator, markers, pause_ms, results)
             return
         task = asyncio.ensure_future(self._sent_later(coordinator, markers, pause_ms, results))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     async def _sent_later(
         self,
@@ -227,7 +227,7 @@ class TransactionCoordinators:
                 )
         if again:
             pause = pause_ms * self._rng.uniform(0.8, 1.2) / 1000
-            markers = markers._replace(partitions=frozenset(again))
+            markers = markers._replace(partitions=tuple(again))
             next_pause_ms = min(2 * pause_ms, RETRY_MS_MAX)
             asyncio.get_running_loop().call_later(pause, self._send, coordinator, markers, next_pause_ms)
 

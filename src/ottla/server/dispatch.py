@@ -85,7 +85,7 @@ class Dispatcher:
         """What `dispatch` needs of an API, in one place."""
         self._services = services
         self._metrics = services.metrics
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         services.dispatch_enveloped = self.dispatch_enveloped
 
     def dispatch(self, peer: Peer, frame: memoryview) -> Chunks | Deferred | None:
@@ -249,8 +249,8 @@ class Dispatcher:
     def _later(self, work: Coroutine[Any, Any, Chunks]) -> Deferred:
         deferred = Deferred()
         task = asyncio.get_running_loop().create_task(_complete(deferred, work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return deferred
 
     def _error_answer(

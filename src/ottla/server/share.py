@@ -88,7 +88,7 @@ class LoopShare:
         self.open_count = 0
         self._hosts: dict[str, int] = {}
         self._room_waiters: list[Callable[[], None]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     @property
     def limits(self) -> ConnectionLimits:
@@ -133,8 +133,8 @@ class LoopShare:
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run work beside the connections; it handles its own errors."""
         task = self.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     def _tell_of_room(self) -> None:
         if self._room_waiters and self.has_room():

@@ -93,7 +93,7 @@ def pending(producer_id: int, *indexes: int, topic: str = TOPIC) -> PendingMarke
         producer_id=producer_id,
         producer_epoch=4,
         committed=True,
-        partitions=frozenset(TopicPartition(topic, index) for index in indexes),
+        partitions=tuple(TopicPartition(topic, index) for index in indexes),
         prepared_timestamp=1,
         transaction_version=2,
     )

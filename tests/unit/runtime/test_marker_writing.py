@@ -155,7 +155,7 @@ def test_many_markers_leave_others_their_turn() -> None:
 def test_a_coordinator_here_needs_no_network() -> None:
     hosted = Hosted()
     hosted.write(7, 0)
-    pending = PendingMarkers("payments", 7, 1, False, frozenset(tps(0)), 2, 1)
+    pending = PendingMarkers("payments", 7, 1, False, tuple(tps(0)), 2, 1)
     assert at_once(writer_of(hosted).send(pending, 3)) == {tps(0)[0]: ErrorCode.NONE}
     (producer,) = hosted.partition().log.producers.active_producers()
     assert (producer.epoch, producer.coordinator_epoch, producer.transaction_first_offset) == (1, 3, None)

@@ -76,7 +76,7 @@ class ImageBuilder:
         self._deleted: dict[UUID, TopicImage] = {}
         self._changed_partitions: dict[UUID, set[int]] = {}
         self._copied_configs: set[ResourceKey] = set()
-        self._changed_configs: set[ResourceKey] = set()
+        self._changed_configs: dict[ResourceKey, None] = {}
         self._changed_brokers: set[int] = set()
 
     def apply(self, record: Record) -> None:
@@ -105,7 +105,7 @@ class ImageBuilder:
             topics_created=tuple(image.topics_by_id[topic_id] for topic_id in self._created),
             topics_deleted=tuple(self._deleted.values()),
             partitions_changed={topic_id: frozenset(found) for topic_id, found in self._changed_partitions.items()},
-            configs_changed=frozenset(self._changed_configs),
+            configs_changed=tuple(self._changed_configs),
             brokers_changed=frozenset(self._changed_brokers),
             features_changed=self._features is not None,
         )
@@ -202,7 +202,7 @@ class ImageBuilder:
         key = (ResourceType.TOPIC, topic.name)
         if key in (self._before.configs if self._configs is None else self._configs):
             del self._config_map()[key]
-        self._changed_configs.discard(key)
+        self._changed_configs.pop(key, None)
         self._copied_configs.discard(key)
 
     def _config(self, record: ConfigRecord) -> None:
@@ -215,7 +215,7 @@ class ImageBuilder:
         else:
             changed[record.name] = record.value
         self._copied_configs.add(key)
-        self._changed_configs.add(key)
+        self._changed_configs[key] = None
         if changed:
             configs[key] = changed
         else:

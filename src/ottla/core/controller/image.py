@@ -102,7 +102,7 @@ class ImageDelta:
     """As they were before; a topic that came and went within the delta is in neither."""
     partitions_changed: Mapping[UUID, frozenset[int]] = field(default_factory=dict)
     """New and changed partitions of topics that were there before and still are, by topic id."""
-    configs_changed: frozenset[ResourceKey] = frozenset()
+    configs_changed: tuple[ResourceKey, ...] = ()
     """Resources whose configs changed, without those of deleted topics."""
     brokers_changed: frozenset[int] = frozenset()
     features_changed: bool = False

@@ -16,7 +16,7 @@ def difference(before: MetadataImage, after: MetadataImage) -> ImageDelta:
         if (old := before.topics_by_id.get(topic_id)) is not None and (indexes := _changed(old, topic))
     }
     resources = dict.fromkeys([*before.configs, *after.configs])
-    configs = frozenset(
+    configs = tuple(
         (resource, name)
         for resource, name in resources
         if before.configs_of(resource, name) != after.configs_of(resource, name)

@@ -18,9 +18,9 @@ from ottla.core.groups.partition_map import PartitionMap
 def assign_uniformly(members: Members, partition_counts: PartitionCounts) -> Shares:
     if not members:
         return {}
-    subscriptions = {member.topics for member in members.values()}
-    if len(subscriptions) == 1:
-        return _same_subscription(members, partition_counts, next(iter(subscriptions)))
+    topics = next(iter(members.values())).topics
+    if all(member.topics == topics for member in members.values()):
+        return _same_subscription(members, partition_counts, topics)
     return _different_subscriptions(members, partition_counts)
 
 

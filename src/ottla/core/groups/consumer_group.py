@@ -231,7 +231,7 @@ class ConsumerGroup:
         records: list[GroupRecord] = []
         for member_id in self.members:
             records.append(CurrentMemberRecord(group_id=group_id, member_id=member_id, gone=True))
-        for member_id in self.target.keys() | self.members.keys():
+        for member_id in dict.fromkeys((*self.target, *self.members)):
             records.append(TargetMemberRecord(group_id=group_id, member_id=member_id, gone=True))
         records.append(TargetAssignmentRecord(group_id=group_id, gone=True))
         for member_id in self.members:

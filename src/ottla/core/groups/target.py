@@ -62,7 +62,7 @@ def refresh_patterns(draft: Draft) -> bool:
     has other topics now."""
     group, topics = draft.group, draft.state.image().topics
     changed = False
-    for pattern in group.resolved.keys() - group.patterns.keys():
+    for pattern in [pattern for pattern in group.resolved if pattern not in group.patterns]:
         draft.write(RegularExpressionRecord(group_id=group.group_id, regular_expression=pattern, gone=True))
     for pattern in list(draft.group.patterns):
         found = draft.state.patterns.topics(pattern, topics)

@@ -100,7 +100,8 @@ class PendingMarkers(NamedTuple):
     producer_id: int
     producer_epoch: int
     committed: bool
-    partitions: frozenset[TopicPartition]
+    partitions: tuple[TopicPartition, ...]
+    """In a fixed order: markers are written in it, and a replay writes them in the same one."""
     transaction_version: int
     """2: the epoch is higher than that of the transaction's records, and a log may insist on it."""
     prepared_timestamp: int

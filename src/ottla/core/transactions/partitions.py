@@ -22,13 +22,13 @@ def verify_partitions(
 ) -> Outcome[TransactionRecord]:
     if command.add:
         records = _added(table, command, EPOCH_PER_TRANSACTION, now_ms)
-        return Outcome(records, [(ticket, dict.fromkeys(command.partitions, ErrorCode.NONE))])
+        return Outcome(records, [(ticket, dict.fromkeys(sorted(command.partitions), ErrorCode.NONE))])
     known = table.find(command.transactional_id, command.producer_id, command.producer_epoch)
     if known.state in PREPARED:
         raise concurrent_transactions(command.transactional_id)
     answer = {
         partition: ErrorCode.NONE if partition in known.partitions else ErrorCode.TRANSACTION_ABORTABLE
-        for partition in command.partitions
+        for partition in sorted(command.partitions)
     }
     return Outcome([], [(ticket, answer)])
 

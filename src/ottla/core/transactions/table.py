@@ -132,7 +132,7 @@ class TransactionTable:
         if not self._newly_prepared:
             return []
         pending = [
-            self._markers(self.transactions[transactional_id], frozenset(unmarked))
+            self._markers(self.transactions[transactional_id], tuple(sorted(unmarked)))
             for transactional_id in self._newly_prepared
             if (unmarked := self.unmarked[transactional_id])
         ]
@@ -140,7 +140,7 @@ class TransactionTable:
         return pending
 
     @staticmethod
-    def _markers(prepared: TransactionRecord, partitions: frozenset[TopicPartition]) -> PendingMarkers:
+    def _markers(prepared: TransactionRecord, partitions: tuple[TopicPartition, ...]) -> PendingMarkers:
         return PendingMarkers(
             transactional_id=prepared.transactional_id,
             producer_id=prepared.producer_id,

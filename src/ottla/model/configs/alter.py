@@ -80,8 +80,9 @@ def check_group_configs(configs: Mapping[str, str], broker: BrokerConfig) -> Non
             if name not in GROUP_CONFIGS:
                 raise ConfigError(f"Unknown group config name: {name}")
             GROUP_CONFIGS[name].parse(configs[name])
-        for name in configs.keys() & GROUP_BOUNDS.keys():
-            _check_bounds(name, values[name], broker)
+        for name in configs:
+            if name in GROUP_BOUNDS:
+                _check_bounds(name, values[name], broker)
         for kind in ("consumer", "share", "streams"):
             session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
             if values[session] <= values[heartbeat]:

@@ -292,9 +292,9 @@ def _check_together(values: Mapping[str, ConfigValue]) -> None:
 
 def _listeners(values: Mapping[str, ConfigValue]) -> dict[str, Any]:
     protocols = addresses.parse_protocol_map(cast(str, values["listener.security.protocol.map"]))
-    controller_names = {name.upper() for name in _list(values, "controller.listener.names")}
+    controller_names = dict.fromkeys(name.upper() for name in _list(values, "controller.listener.names"))
     if protocols == addresses.parse_protocol_map(cast(str, BROKER_CONFIGS["listener.security.protocol.map"].default)):
-        protocols |= dict.fromkeys(controller_names - protocols.keys(), "PLAINTEXT")
+        protocols |= {name: "PLAINTEXT" for name in controller_names if name not in protocols}
     listening = addresses.parse_endpoints("listeners", _list(values, "listeners"), protocols)
     addresses.check_ports_differ(listening)
     given = values["advertised.listeners"]

@@ -55,7 +55,7 @@ def test_configs_that_differ_are_named_but_not_those_of_topics_that_are_gone() -
     before = image(topic("a", 1), topic("b", 2), configs={"a": {"retention.ms": "1"}, "b": {"retention.ms": "1"}})
     after = image(topic("a", 1), topic("c", 3), configs={"c": {"retention.ms": "2"}})
     delta = difference(before, after)
-    assert delta.configs_changed == {(ResourceType.TOPIC, "a"), (ResourceType.TOPIC, "c")}
+    assert delta.configs_changed == ((ResourceType.TOPIC, "a"), (ResourceType.TOPIC, "c"))
 
 
 def test_brokers_and_features() -> None:

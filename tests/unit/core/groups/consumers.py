@@ -55,7 +55,7 @@ class Topics(Coordinator):
         key = (ResourceType.GROUP, "g")
         texts = {name.replace("_", "."): text for name, text in configs.items()}
         self.image = replace(self.image, configs={key: texts})
-        self._perform(self.shard.metadata_changed(ImageDelta(configs_changed=frozenset({key}))))
+        self._perform(self.shard.metadata_changed(ImageDelta(configs_changed=(key,))))
 
     @property
     def g(self) -> ConsumerGroup:

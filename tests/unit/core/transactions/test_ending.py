@@ -31,7 +31,7 @@ def test_a_transaction_ends(coordinator: Coordinator, version: int, committed: b
     assert coordinator.end(version, committed=committed) == (100, epoch, False)
     assert coordinator.state() is PREPARE[committed]
     (markers,) = coordinator.markers
-    assert markers[:5] == (ID, 100, epoch, committed, frozenset({A0, B0}))
+    assert markers[:5] == (ID, 100, epoch, committed, (A0, B0))
     assert markers.transaction_version == version
     coordinator.write_markers()
     assert coordinator.state() is COMPLETE[committed]

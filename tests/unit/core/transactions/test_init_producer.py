@@ -55,7 +55,7 @@ def test_a_transaction_that_goes_on_is_aborted_first(version: int) -> None:
     assert coordinator.refused(coordinator.init_command()) is ErrorCode.CONCURRENT_TRANSACTIONS
     (markers,) = coordinator.markers
     assert (markers.producer_id, markers.producer_epoch, markers.committed) == (100, 1, False)
-    assert markers.partitions == before.partitions
+    assert markers.partitions == tuple(sorted(before.partitions))
     coordinator.write_markers()
     assert coordinator.init() == (100, 2, False)
 
