@@ -10,11 +10,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from ottla.log import timestamps
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.failures import failed, storage_errors
+from ottla.log.reading_place import ReadingPlace
 from ottla.log.segment import Segment
 from ottla.log.timestamps import TimestampedOffset
 from ottla.log.transaction_index import AbortedTransaction, aborted_transactions
@@ -27,9 +28,10 @@ _base_offset: Final = attrgetter("base_offset")
 HEADERS_SOON_MAX: Final = 4
 """Batches larger than `index.interval.bytes` have an entry each, so that the second one is it already."""
 _T = TypeVar("_T")
+Shown: TypeAlias = Callable[[FileSlice, memoryview], None] | None
 
 # What calling the class does, without a Python frame.
-_file_slice: Callable[[tuple[SendableFile, int, int]], FileSlice] = partial(tuple.__new__, FileSlice)
+_file_slice: Callable[[tuple[SendableFile, int, int, Shown]], FileSlice] = partial(tuple.__new__, FileSlice)
 
 
 class ReadableLog:
@@ -104,7 +106,7 @@ class ReadableLog:
                 if not at_least_one:
                     return None
                 length = first
-        return _file_slice((segment.log.get(), position, length)) if length > 0 else None
+        return _file_slice((segment.log.get(), position, length, None)) if length > 0 else None
 
     def _read_elsewhere(self, offset: int, max_bytes: int, max_offset: int, at_least_one: bool) -> FileSlice | None:
         """The same, for an offset that the tail does not know."""
@@ -118,6 +120,39 @@ class ReadableLog:
             return read_slice(self.segments, self.log_end_offset, offset, max_bytes, max_offset, at_least_one)
         except OSError as error:
             raise failed(self.directory, error) from error
+
+    def read_on(self, place: ReadingPlace, offset: int, max_bytes: int, max_offset: int) -> FileSlice | None:
+        """As `read` with at least one batch, for a reader that goes on where its last read has ended, or nearly."""
+        segment = place.segment
+        if (
+            segment is None
+            or not place.first_offset <= offset <= place.last_offset
+            or place.segments is not self.segments
+            or not self.log_start_offset <= offset < max_offset
+            or self._closed
+        ):
+            return self._read_at_new_place(place, offset, max_bytes, max_offset)
+        position, first_bytes = place.position, place.size
+        try:
+            end = segment.size if max_offset >= self.log_end_offset else position_of(segment, max_offset)
+            file = segment.log.get()
+        except OSError as error:
+            raise failed(self.directory, error) from error
+        length = min(max(max_bytes, first_bytes), end - position)
+        place.read_position = position
+        return _file_slice((file, position, length, place.show)) if length >= first_bytes else None
+
+    def _read_at_new_place(self, place: ReadingPlace, offset: int, max_bytes: int, max_offset: int) -> FileSlice | None:
+        records = self.read(offset, max_bytes, max_offset, True)
+        tail, segments = self.active.tail, self.segments
+        if records is None or (tail is not None and offset >= tail.start):
+            return records  # Near the end of the log a place is found as soon without.
+        segment = segments[segment_index(segments, offset)]
+        if segment.log.file is not records.file:
+            return records
+        place.segment, place.segments, place.read_position = segment, segments, records.position
+        place.last_offset = place.first_offset - 1
+        return records._replace(shown=place.show)
 
     def aborted_transactions(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that have records in a range, in the order of their markers.
@@ -212,7 +247,7 @@ def read_slice(
         position, first_bytes = found
         end = segment.size if max_offset >= log_end_offset else position_of(segment, max_offset)
         length = min(max(max_bytes, first_bytes if at_least_one else 0), end - position)
-        return _file_slice((segment.log.get(), position, length)) if length >= first_bytes else None
+        return _file_slice((segment.log.get(), position, length, None)) if length >= first_bytes else None
     return None
 
 

@@ -1,7 +1,8 @@
-"""What an answer is made of: bytes in memory, and slices of files that never enter Python."""
+"""What an answer is made of: bytes in memory, and slices of files that Python does not look into."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
 
@@ -23,6 +24,8 @@ class FileSlice(NamedTuple):
     file: SendableFile
     position: int
     length: int
+    shown: Callable[[FileSlice, memoryview], None] | None = None
+    """Is called with the bytes by whoever has all of them in memory on their way; they are not to be kept."""
 
 
 Chunk: TypeAlias = bytes | bytearray | memoryview | FileSlice

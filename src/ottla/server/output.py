@@ -105,11 +105,15 @@ class Output:
         staging, filled = self._staging, 4
         for chunk in chunks:
             if isinstance(chunk, FileSlice):
-                end = filled + chunk.length
-                if end > GATHERED_BYTES_MAX or (
-                    self._platform.read_now(chunk.file, staging[filled:end], chunk.position) != chunk.length
-                ):
+                file, position, length, shown = chunk
+                end = filled + length
+                if end > GATHERED_BYTES_MAX:
                     break
+                into = staging[filled:end]
+                if self._platform.read_now(file, into, position) != length:
+                    break
+                if shown is not None:
+                    shown(chunk, into)
             else:
                 end = filled + len(chunk)
                 if end > GATHERED_BYTES_MAX:

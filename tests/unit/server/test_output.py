@@ -161,6 +161,16 @@ def test_short_pieces_leave_in_one_call() -> None:
     assert sink.calls == 1
 
 
+def test_who_wants_to_see_a_slice_is_shown_it_when_it_is_copied_whole() -> None:
+    seen: list[bytes] = []
+    records = FileSlice(LogFile(), 70, 5000, lambda shown, data: seen.append(bytes(data)))
+    make_output(Sink()).send_short([b"header", records, b"end"])
+    assert seen == [LOG[70:5070]]
+    make_output(Sink(), [True]).send_short([b"header", records])
+    make_output(Sink()).send_short([b"header", records._replace(length=GATHERED_BYTES_MAX)])
+    assert len(seen) == 1
+
+
 def test_a_header_is_held_back_for_the_slice_behind_it() -> None:
     sink = Sink()
     output = make_output(sink, [True])
