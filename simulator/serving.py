@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ottla.api.context import Services
     from ottla.runtime.network import PeerError
     from ottla.runtime.remembered_fetches import RememberedFetch
+    from ottla.runtime.repeated_fetches import RepeatedFetch
     from ottla.server.dispatch import Dispatch
     from ottla.wire.produce_lead import Lead
     from ottla.wire.produce_shape import RequestShape
@@ -90,6 +91,7 @@ class ServedConnection(FrameServing):
         "produce_lead",
         "produce_shape",
         "remembered_fetch",
+        "repeated_fetch",
         "taken",
         "taken_bytes_max",
     )
@@ -101,6 +103,7 @@ class ServedConnection(FrameServing):
         self.produce_lead: Lead | None = None
         self.produce_shape: RequestShape | None = None
         self.remembered_fetch: RememberedFetch | None = None
+        self.repeated_fetch: RepeatedFetch | None = None
         self.taken = 0
         self.taken_bytes_max = share.rng.choice(TAKEN_BYTES)
         self.host = end.peer.host

@@ -85,7 +85,7 @@ class Two:
     def __init__(self) -> None:
         self.hosted = Hosted(partitions=PARTITIONS)
         self.services = fetch_services(self.hosted)
-        self.connection = cast(Rememberer, SimpleNamespace(remembered_fetch=None))
+        self.connection = cast(Rememberer, SimpleNamespace(remembered_fetch=None, repeated_fetch=None))
         self.sequences: dict[tuple[int, int], int] = {}
 
     def happen(self, change: Change) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ottla.runtime.producer_ids import ProducerIds
     from ottla.runtime.quorum import QuorumMember
     from ottla.runtime.remembered_fetches import RememberedFetch
+    from ottla.runtime.repeated_fetches import RepeatedFetch
     from ottla.runtime.telemetry import Telemetry
     from ottla.runtime.transaction_coordinators import TransactionCoordinators
     from ottla.runtime.world import World
@@ -49,6 +50,7 @@ class Rememberer(Protocol):
     """A connection, as far as it keeps something from one request to the next."""
 
     remembered_fetch: RememberedFetch | None
+    repeated_fetch: RepeatedFetch | None
 
 
 class EnvelopeDispatch(Protocol):

@@ -26,12 +26,14 @@ from ottla.runtime.fetch_sessions import SESSION_EPOCH_FINAL, SESSION_EPOCH_INIT
 from ottla.runtime.fetching import FetchLimits, fetch_limits
 from ottla.runtime.quorum_requests import is_metadata_fetch
 from ottla.runtime.remembered_fetches import RememberedFetch
+from ottla.runtime.repeated_fetches import MISSES_MAX, RepeatedFetch
 from ottla.wire import fetch as codec
+from ottla.wire.fetch_repeated import repeated_answer, repeated_request
 from ottla.wire.fetch_types import NODE_ENDPOINTS_SINCE, RACK_SINCE, TOPIC_ID_SINCE, FetchRequest, PartitionData
 from ottla.wire.fields import TopicKey
 
 if TYPE_CHECKING:
-    from ottla.api.context import RequestContext
+    from ottla.api.context import Rememberer, RequestContext
 
 REMEMBERED_BYTES_MIN: Final = 512
 """A request from here on, of some 16 partitions, is worth remembering: others are served at once where they can be."""
@@ -61,7 +63,10 @@ def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | De
             return _fetch(ctx, remembered.session, limits, partial(remembered.complete, order))
         found = ctx.services.fetches.fetch_at_once(request, bytes_max)
         if found is not None:
-            return _encoded(ctx, ErrorCode.NONE, SESSION_ID_NONE, found)
+            chunks = _encoded(ctx, ErrorCode.NONE, SESSION_ID_NONE, found)
+            if len(chunks) > 1 and len(found) == 1 and ctx.connection is not None:
+                _expect_again(ctx, ctx.connection, frame, position, request, found[0][1], chunks)
+            return chunks
     session = _session(ctx, request)
     if isinstance(session, ErrorCode):
         return _encoded(ctx, session, SESSION_ID_NONE, [])
@@ -112,6 +117,29 @@ def _remembered(ctx: RequestContext, request: FetchRequest) -> RememberedFetch |
     remembered = connection.remembered_fetch = RememberedFetch(total, ctx.api_version, request.isolation_level)
     _take_reader(ctx, request, remembered.session)
     return remembered
+
+
+def _expect_again(
+    ctx: RequestContext,
+    connection: Rememberer,
+    frame: memoryview,
+    position: int,
+    request: FetchRequest,
+    rows: list[PartitionData],
+    chunks: Chunks,
+) -> None:
+    """Have the next request answered as this one was, if it is for the same partition and there is only that."""
+    known, version = connection.repeated_fetch, ctx.api_version
+    if known is not None and known.misses < MISSES_MAX:
+        known.misses += 1
+        return
+    repeated, answer = repeated_request(frame, position, version, request), repeated_answer(chunks, version)
+    if repeated is None or answer is None or rows[0].aborted:
+        return
+    shape, asked = repeated
+    partition = ctx.services.partitions.leading_or_none(request.topics[0][0], asked.index)
+    if partition is not None:
+        connection.repeated_fetch = RepeatedFetch(partition, ctx.services.config, request, asked, shape, answer)
 
 
 def _session(ctx: RequestContext, request: FetchRequest) -> FetchSession | ErrorCode:

@@ -28,6 +28,7 @@ from ottla.api.deferred import Deferred
 from ottla.model.chunks import Chunks, FileSlice
 from ottla.model.limits import IN_FLIGHT_REQUESTS_MAX, OUTPUT_BYTES_PAUSE
 from ottla.runtime.remembered_fetches import RememberedFetch
+from ottla.runtime.repeated_fetches import RepeatedFetch
 from ottla.server.dispatch import Dispatch
 from ottla.server.output import JOINED_BYTES_MAX, FileEndedError, Flush, Output
 from ottla.server.platform import read_through
@@ -67,6 +68,7 @@ class Answering(ABC):
         "listener",
         "principal",
         "remembered_fetch",
+        "repeated_fetch",
         "taken",
     )
 
@@ -76,6 +78,7 @@ class Answering(ABC):
         self.principal = "User:ANONYMOUS"
         self.active_tick = 0
         self.remembered_fetch: RememberedFetch | None = None
+        self.repeated_fetch: RepeatedFetch | None = None
         self.taken = 0
         self._fd = transport.fileno()
         self._send = transport.send

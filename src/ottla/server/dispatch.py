@@ -28,6 +28,7 @@ from ottla.api.deferred import Deferred
 from ottla.model.chunks import Chunks
 from ottla.model.errors import ApiError, ErrorCode, MalformedMessageError
 from ottla.model.limits import RECORDS_ANSWER_ITEMS_INLINE_MAX
+from ottla.wire.fetch_types import API_KEY as FETCH_KEY
 from ottla.wire.headers import API_VERSIONS_KEY, RequestHeader, encode_response, request_header_fields
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.schema import Message, decode
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ottla.api.entry import Api, Handler, HotHandler
     from ottla.runtime.controller_channel import ControllerChannel
     from ottla.runtime.remembered_fetches import RememberedFetch
+    from ottla.runtime.repeated_fetches import RepeatedFetch
 
 DECODE_INLINE_BYTES_MAX: Final = 64 * 1024
 """A longer request is decoded in a thread."""
@@ -58,7 +60,7 @@ Dispatch: TypeAlias = Callable[[Peer, memoryview], Chunks | Deferred | None]
 class EnvelopedPeer:
     """A client of another node, whose request came in an envelope. It cannot be hung up on; `refused` says why."""
 
-    __slots__ = ("host", "listener", "principal", "refused", "remembered_fetch")
+    __slots__ = ("host", "listener", "principal", "refused", "remembered_fetch", "repeated_fetch")
 
     def __init__(self, host: str, listener: str, principal: str) -> None:
         self.host = host
@@ -66,6 +68,7 @@ class EnvelopedPeer:
         self.principal = principal
         self.refused: str | None = None
         self.remembered_fetch: RememberedFetch | None = None
+        self.repeated_fetch: RepeatedFetch | None = None
 
     def refuse(self, reason: str) -> None:
         self.refused = reason
@@ -90,6 +93,12 @@ class Dispatcher:
 
     def dispatch(self, peer: Peer, frame: memoryview) -> Chunks | Deferred | None:
         """The answer, or the promise of one; None if there is nothing to send. The frame is free again afterwards."""
+        repeated = peer.repeated_fetch
+        if repeated is not None:
+            chunks = repeated.answer(frame, self._services.config)
+            if chunks is not None:
+                self._metrics.requests[FETCH_KEY] += 1
+                return chunks
         try:
             key, version, correlation_id, client_id, position = request_header_fields(frame)
             api, version_min, version_max, hot = self._served.get(key, _NOT_SERVED)

@@ -29,6 +29,7 @@ from ottla.server.turn import Turn
 if TYPE_CHECKING:
     from ottla.api.context import Services
     from ottla.runtime.remembered_fetches import RememberedFetch
+    from ottla.runtime.repeated_fetches import RepeatedFetch
     from ottla.wire.produce_lead import Lead
     from ottla.wire.produce_shape import RequestShape
 
@@ -64,6 +65,7 @@ class FrameServing(ABC):
     produce_shape: RequestShape | None
     produce_skipped: int
     remembered_fetch: RememberedFetch | None
+    repeated_fetch: RepeatedFetch | None
     taken: int
     taken_bytes_max: int = TAKEN_BYTES_MAX
     """A longer Produce request is served with those behind it instead."""
@@ -184,6 +186,7 @@ class FrameServing(ABC):
         if self.remembered_fetch is not None:
             self.remembered_fetch.close()
             self.remembered_fetch = None  # type: ignore[misc]
+        self.repeated_fetch = None  # type: ignore[misc]
 
 
 def produce_frames(view: memoryview, start: int, end: int, count_max: int, bytes_max: int) -> list[memoryview]:

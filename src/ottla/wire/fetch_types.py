@@ -10,6 +10,7 @@ from uuid import UUID
 from ottla.model.chunks import FileSlice
 from ottla.wire.fields import CurrentLeader, TopicKey
 
+API_KEY: Final = 1
 VERSION_MIN: Final = 4
 VERSION_MAX: Final = 18
 LOG_START_OFFSET_SINCE: Final = 5

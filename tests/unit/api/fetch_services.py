@@ -19,6 +19,7 @@ def fetch_services(hosted: Hosted) -> Services:
         SimpleNamespace(
             config=hosted.config,
             fetches=hosted.fetches(),
+            partitions=hosted.table,
             sessions=FetchSessions(1, random.Random(1)),
             world=hosted.world,
             image=MetadataImage(cluster_id="c"),

@@ -17,6 +17,8 @@ from ottla.model.chunks import Chunks
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.runtime.controller_channel import encode_host, encode_principal
 from ottla.runtime.metrics import Metrics
+from ottla.runtime.remembered_fetches import RememberedFetch
+from ottla.runtime.repeated_fetches import RepeatedFetch
 from ottla.server.dispatch import Dispatcher
 from ottla.wire.headers import encode_request, encode_response, parse_response_header
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
@@ -50,6 +52,8 @@ class Caller:
 
     def __init__(self) -> None:
         self.refused: list[str] = []
+        self.remembered_fetch: RememberedFetch | None = None
+        self.repeated_fetch: RepeatedFetch | None = None
 
     def refuse(self, reason: str) -> None:
         self.refused.append(reason)

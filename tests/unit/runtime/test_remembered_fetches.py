@@ -31,7 +31,7 @@ class Consumer:
         self.hosted = Hosted(partitions=PARTITIONS)
         self.services = fetch_services(self.hosted)
         self.fetches = self.services.fetches
-        self.connection = cast(Rememberer, SimpleNamespace(remembered_fetch=None))
+        self.connection = cast(Rememberer, SimpleNamespace(remembered_fetch=None, repeated_fetch=None))
         self.isolation = isolation
         self.offsets = [0] * PARTITIONS
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -14,7 +15,10 @@ from ottla.api.context import RequestContext
 from ottla.api.deferred import Deferred
 from ottla.api.entry import Api
 from ottla.model.chunks import Chunks
+from ottla.model.configs.resolve import BrokerConfig
 from ottla.model.errors import ApiError, ErrorCode, MalformedMessageError
+from ottla.runtime.remembered_fetches import RememberedFetch
+from ottla.runtime.repeated_fetches import RepeatedFetch
 from ottla.server.dispatch import Dispatcher, has_many_items
 from ottla.wire.headers import encode_request, parse_response_header, request_header
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -40,6 +44,8 @@ class Caller:
 
     def __init__(self) -> None:
         self.refused: list[str] = []
+        self.remembered_fetch: RememberedFetch | None = None
+        self.repeated_fetch: RepeatedFetch | None = None
 
     def refuse(self, reason: str) -> None:
         self.refused.append(reason)
@@ -115,6 +121,24 @@ def dispatch_once(handler: Callable[..., Any], **options: Any) -> tuple[Chunks |
     dispatcher = Dispatcher([create_partitions(handler, **options)], make_services())
     caller = Caller()
     return dispatcher.dispatch(caller, create_request()), caller, dispatcher
+
+
+def test_a_fetch_that_the_connection_knows_is_counted_like_any_other() -> None:
+    def handler(_context: RequestContext, _frame: memoryview, _position: int) -> Chunks:
+        return [b"the ordinary way"]
+
+    services = make_services()
+    services.config = cast(BrokerConfig, object())
+    dispatcher = Dispatcher(
+        [Api(key=1, name="Fetch", min_version=4, max_version=18, handler=handler, hot=True)], services
+    )
+    answers: list[Chunks | None] = [[b"known"], None]
+    caller = Caller()
+    caller.repeated_fetch = cast(RepeatedFetch, SimpleNamespace(answer=lambda frame, config: answers.pop(0)))
+    frame = memoryview(request_header(1, 12, CORRELATION_ID, None) + b"body")
+    assert dispatcher.dispatch(caller, frame) == [b"known"]
+    assert dispatcher.dispatch(caller, frame) == [b"the ordinary way"]
+    assert services.metrics.requests[1] == 2
 
 
 @pytest.mark.parametrize("version", range(4))
