@@ -9,7 +9,8 @@ Only what is answered at once and without anything unusual to say is answered he
 way (`api.fetch`), which finds out anew what there is to say.
 
 What an editor must keep true: an answer is, to the byte, what the ordinary way would give. Nothing is kept of a
-partition but the object, and that one says itself whether it still leads.
+partition but the object, and that one says itself whether it still leads. So whatever `api.fetch` asks before it
+answers is asked here, permissions too once there are such.
 """
 
 from __future__ import annotations
