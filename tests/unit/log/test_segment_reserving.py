@@ -26,14 +26,6 @@ def room(directory: Path, base_offset: int = 0) -> tuple[int, int]:
     return seen.st_size, seen.st_blocks * 512
 
 
-@pytest.fixture
-def can_reserve(tmp_path: Path) -> None:
-    file = RealDisk().open(str(tmp_path / "probe"), create=True)
-    file.reserve(0, SEGMENT_BYTES)
-    if os.fstat(file.fileno()).st_blocks == 0:
-        pytest.skip("this file system cannot reserve")
-
-
 @pytest.mark.usefixtures("can_reserve")
 def test_the_room_is_there_from_the_beginning_and_goes_back_in_the_end(tmp_path: Path) -> None:
     directory = tmp_path / "orders-3"

@@ -36,6 +36,7 @@ class Reader:
         self.version, self.isolation, self.bytes_max = version, isolation, bytes_max
         self.correlation_id = 0
         self.wait_ms = 0
+        self.bytes_min = 1
 
     def write(self, value_bytes: int = 500, index: int = 0) -> None:
         batch = batch_of(2, value=bytes(value_bytes))
@@ -46,7 +47,7 @@ class Reader:
         topic = self.hosted.table.hosted(TOPIC, 0).topic_id if self.version >= TOPIC_ID_SINCE else TOPIC
         wanted = [FetchPartition(index, epoch, offset, -1, -1, self.bytes_max)]
         request = FetchRequest(
-            -1, self.wait_ms, 1, 1 << 20, self.isolation, 0, -1, [(topic, wanted)], [], "", None, -1, {}
+            -1, self.wait_ms, self.bytes_min, 1 << 20, self.isolation, 0, -1, [(topic, wanted)], [], "", None, -1, {}
         )
         head = request_header(1, self.version, self.correlation_id, "c")
         return memoryview(head + encode_request(self.version, request))
@@ -225,5 +226,21 @@ def test_who_turns_to_another_partition_is_followed_after_a_while() -> None:
         reader.expect_again(index=1)
         assert reader.repeated(reader.frame(0, index=1)) is not None
         assert reader.repeated(reader.frame(0)) is None
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("wait_ms", "is_answered"), [(500, False), (0, True)])
+def test_who_wants_to_wait_for_more_than_there_is_waits(wait_ms: int, is_answered: bool) -> None:
+    async def scenario() -> None:
+        reader = Reader()
+        reader.wait_ms, reader.bytes_min = wait_ms, 2000
+        for _ in range(6):
+            reader.write(500)
+        reader.expect_again()
+        answer, waiting = reader.repeated(reader.frame(10)), reader.plain(reader.frame(10))
+        assert (answer is not None) == isinstance(waiting, list) == is_answered
+        if isinstance(waiting, Deferred):
+            waiting.cancel()
 
     run(scenario)
