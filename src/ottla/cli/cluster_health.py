@@ -47,8 +47,14 @@ def _state(cluster: Cluster) -> ClusterState:
     admin = Admin(cluster)
     topics = admin.list_topics()
     configs = describe_topics(cluster, [topic.name for topic in topics], (MIN_INSYNC,))
-    described, directories = admin.describe_cluster(), _directories(admin)
     quorum, moving, silent = None, None, None
+    directories: list[LogDirectory] = []
+    directories_silent = None
+    try:
+        directories = admin.describe_log_dirs()
+    except ClientError as error:
+        directories_silent = str(error)
+    described = admin.describe_cluster()  # After all brokers were asked: one that was left out is known to be gone.
     try:
         quorum, moving = _quorum(admin), _moving(cluster)
     except ClientError as error:
@@ -61,6 +67,7 @@ def _state(cluster: Cluster) -> ClusterState:
         quorum=quorum,
         moving=moving,
         controller_silent=silent,
+        directories_silent=directories_silent,
     )
 
 
@@ -77,13 +84,6 @@ def quorum_or_none(admin: Admin) -> Quorum | None:
         return admin.describe_quorum()
     except (BrokerError, RequestTimeoutError, UnsupportedVersionError):
         return None
-
-
-def _directories(admin: Admin) -> list[LogDirectory]:
-    try:
-        return admin.describe_log_dirs()
-    except ClientError:
-        return []  # a broker went away meanwhile; other checks say so
 
 
 def _moving(cluster: Cluster) -> dict[TopicPartition, Reassignment] | None:

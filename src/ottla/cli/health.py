@@ -33,6 +33,8 @@ class ClusterState:
     moving: Mapping[TopicPartition, Reassignment] | None = None
     controller_silent: str | None = None
     """Why the controller could not be asked; then `quorum` and `moving` are None."""
+    directories_silent: str | None = None
+    """Why not all brokers could be asked for `directories`, of which there are none then."""
 
 
 def examine(state: ClusterState) -> Iterator[Finding]:
@@ -47,7 +49,7 @@ def examine(state: ClusterState) -> Iterator[Finding]:
     yield _leadership(state)
     yield _single_replicas(state)
     yield _moves(state)
-    yield _disks(state.directories)
+    yield _disks(state)
 
 
 def _brokers(state: ClusterState) -> Finding:
@@ -173,7 +175,11 @@ def _moves(state: ClusterState) -> Finding:
     return ok("moves", f"{len(state.moving)} partitions move: {_some([str(found) for found in sorted(state.moving)])}")
 
 
-def _disks(directories: Sequence[LogDirectory]) -> Finding:
+def _disks(state: ClusterState) -> Finding:
+    if state.directories_silent is not None:
+        advice = "see whether the broker runs; one that has just gone is known to be gone when this is asked again"
+        return fail("disks", f"a broker does not answer ({state.directories_silent})", advice)
+    directories = state.directories
     offline = [f"{entry.path} of broker {entry.node_id} ({entry.error})" for entry in directories if entry.error]
     if offline:
         return fail("disks", f"offline: {_some(offline)}", "replace the disk, and start the broker again")

@@ -121,3 +121,6 @@ def test_disks_that_are_full_or_gone() -> None:
     assert "offline" in bad(replace(HEALTHY, directories=[directory(error="KAFKA_STORAGE_ERROR")]))["disks"].seen
     unknown = replace(directory(), total_bytes=-1, usable_bytes=-1)
     assert bad(replace(HEALTHY, directories=[unknown])) == {}
+    silent = bad(replace(HEALTHY, directories=[], directories_silent="broker 4: connection refused"))["disks"]
+    assert silent.health is Health.FAIL
+    assert "broker 4" in silent.seen
