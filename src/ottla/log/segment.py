@@ -132,7 +132,7 @@ class Segment:
 
     @property
     def has_room(self) -> bool:
-        """Whether there are zeros or blocks behind the end of the log, which is written to."""
+        """Whether there may be zeros or blocks behind the end of the log, which is written to."""
         size, fill_bytes = self.size, self.fill_bytes
         return not self.sealed and (self.fill_at > fill_from(size, fill_bytes) or size >= reserve_from(fill_bytes))
 

@@ -74,10 +74,8 @@ class SegmentIndexes:
             self.bytes_since_entry += size
             return False
         self.bytes_since_entry = size
-        base_offset, times = self.base_offset, self.times
-        self.offsets.append(last_offset - base_offset, position)
-        if self.max_timestamp > times.last_key:
-            times.append(self.max_timestamp, self.max_timestamp_offset - base_offset)
+        self.offsets.append(last_offset - self.base_offset, position)
+        self.times.append_if_later(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         return True
 
     def write(self) -> None:
