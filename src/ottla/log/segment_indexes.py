@@ -95,6 +95,7 @@ class SegmentIndexes:
         self.times.truncate_entries(kept)
         self.max_timestamp = self.times.last_key
         self.max_timestamp_offset = self.base_offset + self.times.last_value
+        self.bytes_since_entry = 0  # If no batch is left nobody looks, and the next one is the first: it has no entry.
 
     def load_tail(self, file: File, size: int) -> int:
         """Walk the batches after the last entry; returns the offset after the last one. TornBatchError if torn."""

@@ -210,6 +210,21 @@ def test_a_cut_inside_of_a_batch_takes_the_batch() -> None:
     assert log.producers.to_snapshot()[0].last_sequence == 9
 
 
+def test_a_log_that_was_cut_inside_of_its_first_batch_can_be_cut_again() -> None:
+    """The batch at the beginning of a segment has no index entry: an index that has one is taken for damaged."""
+    log = memory_log(index_interval_bytes=1)
+    for _ in range(3):
+        append(log, batch_of(2))
+    log.truncate_to(1, NOW_MS)
+    for _ in range(3):
+        append(log, batch_of(2))
+    assert all(position > 0 for _, position in log.active.indexes.offsets.entries())
+    log.roll(NOW_MS)
+    append(log, batch_of(2))
+    log.truncate_to(4, NOW_MS)
+    assert log.log_end_offset == 4
+
+
 def test_a_cut_at_the_end_takes_an_epoch_in_which_nothing_was_written() -> None:
     log = memory_log()
     append(log, batch_of(5), leader_epoch=3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.log.partition_log import PartitionLog
@@ -63,6 +63,7 @@ def test_what_another_read_was_shown_is_not_taken_for_the_last_one() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))
+@example(seed=29398015)
 def test_reading_on_gives_what_reading_gives(seed: int) -> None:
     rng = random.Random(seed)
     log = log_of(
