@@ -94,7 +94,7 @@ NETWORK_KEYS: Final[tuple[ConfigDefinition, ...]] = (
     effective("socket.receive.buffer.bytes", INT, -1,
         "SO_RCVBUF of client sockets; -1 for the system's choice.", at_least(-1)),
     effective("socket.request.max.bytes", INT, 104_857_600, "Largest request that is read.", at_least(1)),
-    effective("socket.send.buffer.bytes", INT, 102_400,
+    effective("socket.send.buffer.bytes", INT, 327_680,
         "SO_SNDBUF of client sockets; -1 for the system's choice.", at_least(-1)),
     effective("telemetry.max.bytes", INT, 1_048_576, "Largest metrics push accepted from a client.", at_least(1)),
     accepted("unstable.api.versions.enable", BOOLEAN, False, "Offer API versions that are not final.", internal=True),
