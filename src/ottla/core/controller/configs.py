@@ -20,6 +20,7 @@ from ottla.core.controller.commands import (
 )
 from ottla.core.controller.config_effects import partition_changes
 from ottla.core.controller.context import Context
+from ottla.core.controller.feature_levels import ELR_VERSION, MIN_INSYNC
 from ottla.core.controller.records import ConfigRecord, Record
 from ottla.core.controller.validation import check_topic_name
 from ottla.model.configs.alter import (
@@ -160,10 +161,25 @@ def _check(context: Context, resource: ResourceType, name: str, configs: Mapping
         check_topic_configs(configs, context.config)
     elif resource is ResourceType.BROKER:
         check_broker_configs(configs, context.config, per_broker=bool(name))
+        _check_minimum_is_everybodys(context, name, configs)
     elif resource is ResourceType.GROUP:
         check_group_configs(configs, context.config)
     else:
         check_client_metrics_configs(name, configs)
+
+
+def _check_minimum_is_everybodys(context: Context, broker: str, configs: Mapping[str, str]) -> None:
+    """A leader whose own minimum is below the controller's moves its high watermark without those that are eligible.
+
+    Kafka's refusal, but for one thing: a value that an older version took may stay, and may be deleted.
+    """
+    wanted = configs.get(MIN_INSYNC)
+    if not broker or wanted is None or context.image.feature_level(ELR_VERSION) == 0:
+        return
+    if wanted != context.image.configs_of(ResourceType.BROKER, broker).get(MIN_INSYNC):
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+        )
 
 
 def _differences(

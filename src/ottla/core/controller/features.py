@@ -6,13 +6,13 @@ come back. A broker is registered only if it supports the levels that there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
 from ottla.core.controller.builder import apply
 from ottla.core.controller.commands import DONE, Decision, FeatureUpdate, Outcome, UpdateFeatures
-from ottla.core.controller.context import Context
+from ottla.core.controller.context import Context, with_dynamic_configs
 from ottla.core.controller.elections import Electorate
 from ottla.core.controller.feature_levels import (
     ELR_VERSION,
@@ -20,11 +20,20 @@ from ottla.core.controller.feature_levels import (
     KRAFT_VERSION,
     KRAFT_VERSION_LEVEL,
     METADATA_VERSION,
+    MIN_INSYNC,
     OFF_ONLY,
     SUPPORTED_FEATURES,
     UNSUPPORTED,
 )
-from ottla.core.controller.records import NO_LEADER, FeatureLevelRecord, PartitionChangeRecord, Record, SupportedFeature
+from ottla.core.controller.records import (
+    NO_LEADER,
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    Record,
+    SupportedFeature,
+)
+from ottla.model.configs.definition import ResourceType
 from ottla.model.errors import ApiError, ErrorCode
 
 BOOTSTRAP_RECORDS: Final[tuple[Record, ...]] = tuple(
@@ -57,7 +66,8 @@ def update_features(context: Context, command: UpdateFeatures) -> Decision[Outco
         return Decision((), Outcome(refused[0].code, _words_of(refused)))
     if command.validate_only:
         return Decision((), DONE)
-    return Decision((*records.values(), *_partition_changes(context, tuple(records.values()))), DONE)
+    changes = (*records.values(), *_withdrawn_minimums(context, records))
+    return Decision((*changes, *_partition_changes(context, changes)), DONE)
 
 
 def check_registration(context: Context, features: Iterable[SupportedFeature]) -> None:
@@ -141,6 +151,15 @@ def _recorded(context: Context, name: str) -> int | None:
     return context.image.features.get(name, None if name in IMPLIED_LEVELS else 0)
 
 
+def _withdrawn_minimums(context: Context, updated: Container[str]) -> Iterator[ConfigRecord]:
+    """Where the ELR is switched on, no broker keeps a min.insync.replicas of its own; the controller's is for all."""
+    if ELR_VERSION not in updated or context.image.feature_level(ELR_VERSION) > 0:
+        return
+    for kind, name in sorted(context.image.configs):
+        if kind == ResourceType.BROKER and name and MIN_INSYNC in context.image.configs_of(ResourceType.BROKER, name):
+            yield ConfigRecord(resource_type=kind, resource_name=name, name=MIN_INSYNC, value=None)
+
+
 def _partition_changes(context: Context, records: tuple[Record, ...]) -> Iterator[PartitionChangeRecord]:
     """What must follow a change of levels: where the ELR is switched on or off, the other list remembers who may lead.
 
@@ -152,7 +171,7 @@ def _partition_changes(context: Context, records: tuple[Record, ...]) -> Iterato
     has_elr = after.feature_level(ELR_VERSION) > 0
     if has_elr == (before.feature_level(ELR_VERSION) > 0):
         return
-    electorate = Electorate(replace(context, image=after))
+    electorate = Electorate(replace(context, image=after, config=with_dynamic_configs(context.config, after)))
     for topic in after.topics.values():
         for index, partition in enumerate(topic.partitions):
             if partition.leader == NO_LEADER or partition.elr:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.core.controller.builder import apply
 from ottla.core.controller.commands import (
     AlterConfigs,
     ConfigChange,
     ConfigOperation,
+    FeatureUpdate,
     IncrementalAlterConfigs,
     NewTopic,
     Outcome,
     ResourceChange,
     ResourceConfigs,
+    UpdateFeatures,
 )
+from ottla.core.controller.feature_levels import ELR_VERSION
+from ottla.core.controller.records import ConfigRecord
 from ottla.model.configs.definition import ResourceType
 from ottla.model.errors import ErrorCode
 from tests.unit.core.controller.cluster import Cluster
@@ -160,6 +165,34 @@ def test_a_dynamic_broker_config_holds_for_the_next_command(cluster: Cluster) ->
     change(cluster, BROKER, "", ("log.cleaner.max.compaction.lag.ms", SET, "5"))
     outcome = change(cluster, TOPIC, "t", ("min.compaction.lag.ms", SET, "10"))
     assert outcome.code is ErrorCode.INVALID_CONFIG
+
+
+def test_no_broker_has_a_minimum_in_sync_of_its_own_while_there_is_an_elr(cluster: Cluster) -> None:
+    key = "min.insync.replicas"
+    refused = Outcome(
+        ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+    )
+    assert change(cluster, BROKER, "1", (key, SET, "2")) == refused
+    assert replace(cluster, BROKER, "1", (key, "2")) == refused
+    assert change(cluster, BROKER, "", (key, SET, "2")).code is ErrorCode.NONE
+    assert change(cluster, BROKER, "", (key, DELETE, None)).code is ErrorCode.NONE
+
+    # What a version has left that did not refuse it may go, and is in nobody's way.
+    left = ConfigRecord(resource_type=BROKER, resource_name="1", name=key, value="2")
+    cluster.log.append(left)
+    cluster.controller.image, _ = apply(cluster.image, [left], offset=len(cluster.log) - 1, epoch=0)
+    assert change(cluster, BROKER, "1", ("log.cleaner.backoff.ms", SET, "5")).code is ErrorCode.NONE
+    assert change(cluster, BROKER, "1", (key, SET, "3")) == refused
+    assert change(cluster, BROKER, "1", (key, DELETE, None)).code is ErrorCode.NONE
+
+
+def test_minimums_of_single_brokers_go_when_the_elr_comes(cluster: Cluster) -> None:
+    cluster.submit(UpdateFeatures([FeatureUpdate(ELR_VERSION, 0, 2)], validate_only=False))
+    wanted = (("min.insync.replicas", SET, "2"), ("log.cleaner.backoff.ms", SET, "5"))
+    assert change(cluster, BROKER, "1", *wanted).code is ErrorCode.NONE
+    cluster.submit(UpdateFeatures([FeatureUpdate(ELR_VERSION, 1, 1)], validate_only=False))
+    assert cluster.image.configs_of(BROKER, "1") == {"log.cleaner.backoff.ms": "5"}
+    assert cluster.replayed() == cluster.image
 
 
 def test_groups_and_subscriptions_take_configs(cluster: Cluster) -> None:
