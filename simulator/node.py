@@ -167,7 +167,8 @@ class SimulatedNode:
         if loop is None or services is None:
             raise OttlaError("a dead process listens")
         rng = self.room.chance.stream(f"turns/{self.host}/{self.starts}/{endpoint.listener}")
-        served = ServingShare(endpoint.listener, loop, dispatch, services, rng, self.room.counts)
+        cold_rng = self.room.chance.stream(f"cold/{self.host}/{self.starts}/{endpoint.listener}")
+        served = ServingShare(endpoint.listener, loop, dispatch, services, rng, cold_rng, self.room.counts)
         return SimulatedListener(self.room.network, (endpoint.host, endpoint.port), served)
 
     def kill(self) -> None:

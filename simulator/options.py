@@ -26,6 +26,8 @@ class Options:
     index_interval_bytes: int = 256
     producers: int = 2
     readers: int = 2
+    sessionless_readers: int = 0
+    """How many of the readers have no fetch sessions: the last ones."""
     transactional_producers: int = 1
     group_members: int = 2
     classic_members: int = 0
@@ -107,6 +109,7 @@ class Options:
 def draw(seed: int) -> Options:
     """The options of a seed."""
     rng = Chance(seed).stream("options")
+    sessionless_rng = Chance(seed).stream("sessionless readers")
     nodes = rng.choice([1, 3, 3])
     return Options(
         nodes=nodes,
@@ -117,7 +120,8 @@ def draw(seed: int) -> Options:
         segment_bytes=rng.choice([1500, 4096, 16384, 1 << 20]),
         index_interval_bytes=rng.choice([1, 256, 4096]),
         producers=rng.randint(1, 3),
-        readers=rng.randint(1, 3),
+        readers=(readers := rng.randint(1, 3)),
+        sessionless_readers=sessionless_rng.randint(0, readers),
         transactional_producers=rng.randint(0, 3),
         group_members=rng.choice([0, 1, 2, 3]),
         window=rng.randint(1, 5),

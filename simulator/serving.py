@@ -2,12 +2,13 @@
 
 What `ottla.server.listener` and `ottla.server.answering` do with sockets. Slices of files are read when an answer
 leaves, not when it is made, because that is when the kernel reads them: a file that was cut meanwhile breaks the
-connection.
+connection. Whoever wants to see the bytes of a slice (`FileSlice.shown`) is shown them where `ottla.server.output` does
+so: if an answer leaves by itself and its slices are in memory. Some are not, which is left to chance.
 
 Which frames of a receive are served together is decided where the real connection has it decided
-(`ottla.server.frame_serving`). Two things are left to chance. A turn, at whose end short Produce requests are written,
-ends some milliseconds after its first one: so some turns have several requests, and a process may die before they are
-written. And what counts as short differs from connection to connection, since all requests are short here.
+(`ottla.server.frame_serving`). Two things more are left to chance. A turn, at whose end short Produce requests are
+written, ends some milliseconds after its first one: so some turns have several requests, and a process may die before
+they are written. And what counts as short differs from connection to connection, since all requests are short here.
 """
 
 from __future__ import annotations
@@ -42,12 +43,14 @@ TURN_SECONDS_MAX: Final = 0.01
 TAKEN_BYTES: Final = (0, 0, 256, TAKEN_BYTES_MAX)
 """How long a Produce request may be that waits for the end of the turn, of which a connection draws one."""
 REQUEST_BYTES_MAX: Final = 1 << 20
+COLD_SHARE: Final = 0.1
+"""How many slices are not in memory when they are to leave."""
 
 
 class ServingShare:
     """What the connections of a listener share."""
 
-    __slots__ = ("counts", "dispatch", "listener", "loop", "request_bytes_max", "rng", "services", "turn")
+    __slots__ = ("cold_rng", "counts", "dispatch", "listener", "loop", "request_bytes_max", "rng", "services", "turn")
 
     def __init__(
         self,
@@ -56,6 +59,7 @@ class ServingShare:
         dispatch: Dispatch,
         services: Services,
         rng: random.Random,
+        cold_rng: random.Random,
         counts: Counter[str],
     ) -> None:
         self.listener = listener
@@ -63,6 +67,8 @@ class ServingShare:
         self.dispatch = dispatch
         self.services = services
         self.rng = rng
+        self.cold_rng = cold_rng
+        """Apart from the other: only slices that are to be shown draw from it."""
         self.counts = counts
         self.request_bytes_max = REQUEST_BYTES_MAX
         self.turn = Turn(ProduceTurn(services, self._turn_begun))
@@ -135,7 +141,7 @@ class ServedConnection(FrameServing):
         self._corked = False
         leaving, self._leaving = self._leaving, []
         for answer in leaving:
-            self._send(answer)
+            self._send_now(answer, is_alone=False)
 
     def _serve_together(self, frames: list[memoryview]) -> None:
         self._share.counts["done: requests served together"] += len(frames) if len(frames) > 1 else 0
@@ -193,7 +199,10 @@ class ServedConnection(FrameServing):
     def _send(self, chunks: Chunks) -> None:
         if self._corked or self._leaving:
             self._leaving.append(chunks)
-            return
+        else:
+            self._send_now(chunks, is_alone=True)
+
+    def _send_now(self, chunks: Chunks, *, is_alone: bool) -> None:
         parts = []
         for chunk in chunks:
             if isinstance(chunk, FileSlice):
@@ -201,6 +210,9 @@ class ServedConnection(FrameServing):
                 if len(part) != chunk.length:
                     self.refuse("a file ended before the answer did")
                     return
+                if is_alone and chunk.shown is not None and self._share.cold_rng.random() >= COLD_SHARE:
+                    self._share.counts["done: records shown to a reading place"] += 1
+                    chunk.shown(chunk, memoryview(part))
                 parts.append(part)
             else:
                 parts.append(bytes(chunk))

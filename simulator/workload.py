@@ -11,6 +11,7 @@ from simulator.clients.cluster import ClusterClient
 from simulator.clients.group_member import GroupMember
 from simulator.clients.producer import IdempotentProducer
 from simulator.clients.reader import Reader
+from simulator.clients.sessionless_reader import SessionlessReader
 from simulator.clients.transactional import TransactionalProducer
 from simulator.history import History, Place
 from simulator.node import SimulatedNode
@@ -54,7 +55,7 @@ class Workload:
             self.transactional.append(writer)
             writer.cluster.loop.start(writer.run(options.seconds_between_transactions, records_max))
         for number in range(options.readers):
-            reader = Reader(self._new_client(f"reader-{number}"), history, places, committed_only=number % 2 == 0)
+            reader = self._reader(number, places)
             self.readers.append(reader)
             reader.cluster.loop.start(reader.run())
         topics = sorted({place.topic for place in places})
@@ -69,6 +70,13 @@ class Workload:
             operator = self.operator = Operator(self._new_client("operator"), options, places, spare, may_lose_voter)
             operator.cluster.loop.start(operator.run(options.seconds_between_changes))
 
+    def _reader(self, number: int, places: list[Place]) -> Reader:
+        cluster, committed_only = self._new_client(f"reader-{number}"), number % 2 == 0
+        if number < self._options.readers - self._options.sessionless_readers:
+            return Reader(cluster, self._history, places, committed_only=committed_only)
+        rng = cluster.room.chance.stream(f"sessionless/{cluster.name}")
+        return SessionlessReader(cluster, self._history, places, rng, committed_only=committed_only)
+
     def stop_writing(self) -> None:
         if self.operator is not None:
             self.operator.stopped = True
@@ -76,6 +84,9 @@ class Workload:
             producer.stopped = True
         for writer in self.transactional:
             writer.stopped = True
+        for reader in self.readers:
+            if isinstance(reader, SessionlessReader):
+                reader.seeks = False  # Whoever is to reach the end must not leave it again.
 
     def stop(self) -> None:
         for reader in self.readers:

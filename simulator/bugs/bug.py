@@ -15,6 +15,7 @@ PLAIN: Final[dict[str, Any]] = {
     "classic_members": 0,
     "compacts": False,
     "seconds_between_changes": 0.0,
+    "sessionless_readers": 0,
     "spare_broker": False,
 }
 """What most bugs have nothing to do with, and what runs are shorter without."""

@@ -23,6 +23,7 @@ BUSY = Options(
     transactional_producers=3,
     seconds_between_transactions=0.5,
     group_members=2,
+    sessionless_readers=1,
     classic_members=1,
     seconds_between_changes=1.0,
 )
