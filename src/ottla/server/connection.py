@@ -29,7 +29,7 @@ from ottla.model.errors import OttlaError
 from ottla.server.answering import Answering
 from ottla.server.dispatch import Dispatch as Dispatch
 from ottla.server.frame_serving import FrameServing
-from ottla.server.receive import LARGE_REST_BYTES, RECEIVE_TURN_BYTES, LargeFrame
+from ottla.server.receive import FIRST_LOOK_BYTES, LARGE_REST_BYTES, RECEIVE_TURN_BYTES, LargeFrame
 from ottla.server.refusals import recognise
 from ottla.server.share import LoopShare
 from ottla.server.transport import Transport
@@ -56,6 +56,7 @@ class Connection(Answering, FrameServing):
         "_on_close",
         "_reading",
         "_receive",
+        "_receive_bytes",
         "_transport",
         "closed",
         "idle_bucket",
@@ -84,6 +85,8 @@ class Connection(Answering, FrameServing):
         self.produce_skipped = 0
         self._transport = transport
         self._receive = transport.recv_into
+        self._receive_bytes = RECEIVE_TURN_BYTES
+        """Asked for next."""
         self._on_close = on_close
         self._kept = b""
         self._backlog: memoryview | None = None
@@ -111,9 +114,9 @@ class Connection(Answering, FrameServing):
             try:
                 if kept:
                     view[:kept] = self._kept
-                    count = self._receive(view[kept:], RECEIVE_TURN_BYTES)
+                    count = self._receive(view[kept:], self._receive_bytes)
                 else:
-                    count = self._receive(view, RECEIVE_TURN_BYTES)
+                    count = self._receive(view, self._receive_bytes)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
@@ -121,6 +124,7 @@ class Connection(Answering, FrameServing):
             if count:
                 share.metrics.bytes_in += count
                 self._take_frames(view, kept + count)
+                self._receive_bytes = RECEIVE_TURN_BYTES
                 if self._corked or self._output.pending:
                     self._uncork()
                 if count <= SHORT_REQUEST_BYTES_MAX and self._answered_shortly:
@@ -152,11 +156,12 @@ class Connection(Answering, FrameServing):
             self._share.loop.call_soon(self._take_backlog)
 
     def _keep(self, rest: memoryview, wanted_bytes: int) -> None:
-        if len(rest) < LARGE_REST_BYTES:
-            self._kept = bytes(rest)
-        else:
+        buffers, was_first_look = self._share.buffers, self._receive_bytes == FIRST_LOOK_BYTES
+        if len(rest) >= LARGE_REST_BYTES or (was_first_look and buffers.has_idle(wanted_bytes)):
             self._kept = b""
-            self._large = LargeFrame(self._share.buffers, rest, wanted_bytes)
+            self._large = LargeFrame(buffers, rest, wanted_bytes)
+        else:
+            self._kept = bytes(rest)
 
     def _receive_large(self, large: LargeFrame) -> None:
         budget = LARGE_TURN_BYTES_MAX
@@ -184,6 +189,7 @@ class Connection(Answering, FrameServing):
             else:
                 self._serve(frame)
             large.release()
+            self._receive_bytes = FIRST_LOOK_BYTES
 
     def _refuse_length(self, length: int, prefix: bytes) -> None:
         bytes_max = self._share.request_bytes_max

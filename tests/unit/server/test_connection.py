@@ -17,7 +17,7 @@ from ottla.model.limits import IN_FLIGHT_REQUESTS_MAX, OUTPUT_BYTES_PAUSE
 from ottla.runtime.remembered_fetches import RememberedFetch
 from ottla.server.dispatch import Peer
 from ottla.server.frame_serving import FRAMES_PER_TURN_MAX
-from ottla.server.receive import LARGE_REST_BYTES, RECEIVE_TURN_BYTES
+from ottla.server.receive import FIRST_LOOK_BYTES, LARGE_REST_BYTES, RECEIVE_TURN_BYTES
 from ottla.server.share import ConnectionLimits
 from tests.unit.server.conftest import Run
 from tests.unit.server.loopback import Answers, Serve, echo, frame, numbered, until
@@ -122,6 +122,65 @@ def test_a_client_that_sends_byte_by_byte_is_served(run: Run, serve: Serve) -> N
                 await client.send(bytes([byte]))
                 await asyncio.sleep(0)
             assert await client.answer() == numbered(7, 20)
+
+    run(main)
+
+
+@pytest.mark.parametrize("next_size", [8, 300, FIRST_LOOK_BYTES - 4, FIRST_LOOK_BYTES, 100_000, 700_000])
+def test_what_follows_a_large_request_may_be_of_any_size_and_come_in_any_pieces(
+    run: Run, serve: Serve, next_size: int
+) -> None:
+    async def main() -> None:
+        async with serve(echo) as server, await server.connect() as client:
+            large = numbered(0, 700_000)
+            await client.ask(large)
+            assert await client.answer() == large
+            data = frame(numbered(1, next_size)) + frame(numbered(2)) + frame(large)
+            received, before = 0, server.metrics.bytes_in
+            for end in (2, 4, 5, next_size // 2, next_size + 4, len(data)):
+                await client.send(data[received:end])
+                received = max(received, end)
+                await until(lambda received=received: server.metrics.bytes_in == before + received)  # type: ignore[misc]
+            assert await client.answers(3) == [numbered(1, next_size), numbered(2), large]
+
+    run(main)
+
+
+def test_of_a_large_request_that_follows_another_only_the_begin_is_copied(run: Run, serve: Serve) -> None:
+    async def main() -> None:
+        async with serve(echo) as server, await server.connect() as client:
+            large = numbered(0, 700_000)
+            await client.ask(large)
+            assert await client.answer() == large
+            idle_bytes = server.connection._share.buffers.idle_bytes()
+            before = server.metrics.bytes_in
+            await client.send(frame(large)[:20_000])
+            await until(lambda: server.metrics.bytes_in == before + 20_000)
+            assert server.connection._large is not None, "though it is short as yet"
+            assert server.connection._share.buffers.idle_bytes() < idle_bytes, "and nothing was allocated for it"
+            await client.send(frame(large)[20_000:])
+            assert await client.answer() == large
+            await client.ask(numbered(1))
+            assert await client.answer() == numbered(1)
+            assert server.connection._receive_bytes == RECEIVE_TURN_BYTES, "a short one ends that"
+
+    run(main)
+
+
+def test_a_length_that_is_announced_after_a_large_request_allocates_nothing(run: Run, serve: Serve) -> None:
+    async def main() -> None:
+        async with serve(echo) as server, await server.connect() as client, await server.connect() as other:
+            for asker in (client, other):
+                await asker.ask(numbered(0, 700_000))
+                await asker.answer()
+            before = server.metrics.bytes_in
+            for asker in (client, other):
+                await asker.send(struct.pack(">i", 700_000) + b"x" * 1000)
+            await until(lambda: server.metrics.bytes_in == before + 2 * 1004)
+            connections = server.listener.connections
+            lent = [connection._large is not None for connection in connections]
+            assert sorted(lent) == [False, True], "one buffer was idle"
+            assert sorted(len(connection._kept) for connection in connections) == [0, 1004]
 
     run(main)
 
