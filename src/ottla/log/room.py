@@ -4,8 +4,8 @@ Theory of operation. A file that grows by some kilobytes at a time gets its memo
 and its blocks one by one; on Linux that costs twice as much as the copying does. A write that ends a little later is
 hardly dearer, and gets all of it at once. So a write that needs more of the file also writes zeros up to the next
 multiple of `Disk.fill_bytes`, and those that follow find their memory and their blocks there. A log that has become
-long gets its blocks for more than that, `RESERVED_FILLS` steps at a time, with no zeros in them and without a change of
-its length.
+long gets its blocks for more than that, a sixteenth of its length at a time, with no zeros in them and without a change
+of its length.
 
 Room is for logs that grow. One that rests for a moment gives it back (`Rooms.give_back`), so that its file ends with
 its last batch for whoever else looks at it.
@@ -27,7 +27,9 @@ from ottla.log.failures import is_out_of_space
 FILLED_STEPS_MIN: Final = 16
 """A log gets room when it has so many times as much in it: what lies idle at its end stays a small part of it."""
 RESERVED_FILLS: Final = 32
-"""Blocks are taken for so many steps: 1 MB."""
+"""Blocks are taken for so many steps at least: 1 MB."""
+RESERVED_FILLS_MAX: Final = 512
+"""And for so many at most: 16 MB."""
 NEVER: Final = sys.maxsize
 _ZEROS: Final = memoryview(bytes(32 << 10))
 """All the room that a write can get."""
@@ -82,15 +84,22 @@ def reserve_from(fill_bytes: int) -> int:
     return FILLED_STEPS_MIN * RESERVED_FILLS * fill_bytes if fill_bytes else NEVER
 
 
+def reserved_step(size: int, fill_bytes: int) -> int:
+    """For how much at a time a log of `size` bytes gets blocks, if it gets any."""
+    fills = size // (FILLED_STEPS_MIN * fill_bytes)
+    return min(fill_bytes << fills.bit_length() - 1, RESERVED_FILLS_MAX * fill_bytes)
+
+
 def write_with_room(file: File, pieces: Sequence[Bytes], position: int, end: int, fill_bytes: int) -> int:
     """Write `pieces`, which end at `end`, and room behind them; returns where the file ends. OSError as of a write.
 
     Who writes much at a time needs no zeros.
     """
-    step = RESERVED_FILLS * fill_bytes
-    if position // step != end // step and position >= FILLED_STEPS_MIN * step:
-        with suppress(OSError):  # Whether there is space the write will tell.
-            file.reserve(position, (end // step + 1) * step)
+    if position >= reserve_from(fill_bytes):
+        step = reserved_step(position, fill_bytes)
+        if position // step != end // step:
+            with suppress(OSError):  # Whether there is space the write will tell.
+                file.reserve(position, (end // step + 1) * step)
     zeros = _ZEROS[: -end % fill_bytes] if end - position < fill_bytes else _ZEROS[:0]
     try:
         file.pwritev([*pieces, zeros], position)

@@ -12,7 +12,7 @@ from ottla.log.disk import RealDisk
 from ottla.log.dump import dump
 from ottla.log.handles import OpenFiles
 from ottla.log.partition_log import PartitionLog
-from ottla.log.room import FILLED_STEPS_MIN, RESERVED_FILLS, reserve_from
+from ottla.log.room import FILLED_STEPS_MIN, RESERVED_FILLS, RESERVED_FILLS_MAX, reserve_from, reserved_step
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import OttlaError
 from ottla.wire.batch import read_header
@@ -223,6 +223,18 @@ def test_a_long_log_has_blocks_ahead_until_it_is_sealed_or_rests(tmp_path: Path)
     assert sealed.stat().st_size == size
     assert sealed.stat().st_blocks * 512 - size < disk.fill_bytes
     log.close()
+
+
+def test_blocks_ahead_are_a_sixteenth_of_a_log_at_most() -> None:
+    first, largest = RESERVED_FILLS * FILL_BYTES, RESERVED_FILLS_MAX * FILL_BYTES
+    begin = reserve_from(FILL_BYTES)
+    assert reserved_step(begin, FILL_BYTES) == first
+    assert reserved_step(2 * begin - 1, FILL_BYTES) == first
+    assert reserved_step(2 * begin, FILL_BYTES) == 2 * first
+    assert reserved_step(FILLED_STEPS_MIN * largest, FILL_BYTES) == largest
+    assert reserved_step(1 << 40, FILL_BYTES) == largest
+    for size in range(begin, 40 * begin, begin // 3):
+        assert reserved_step(size, FILL_BYTES) <= max(size // FILLED_STEPS_MIN, first)
 
 
 def test_without_space_for_blocks_ahead_a_batch_is_stored_all_the_same() -> None:
