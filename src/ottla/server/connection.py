@@ -189,7 +189,8 @@ class Connection(Answering, FrameServing):
             else:
                 self._serve(frame)
             large.release()
-            self._receive_bytes = FIRST_LOOK_BYTES
+            if large.is_very_large():
+                self._receive_bytes = FIRST_LOOK_BYTES
 
     def _refuse_length(self, length: int, prefix: bytes) -> None:
         bytes_max = self._share.request_bytes_max

@@ -8,8 +8,8 @@ A `LargeFrame` grows with what has really arrived. A client that announces 100 M
 that sends 1 MB costs 2 MB at most. Buffers of finished large frames are kept for the next ones, since the page faults
 of fresh memory cost more than the copy does.
 
-A large frame is mostly followed by another. So after one only so much is received that it shows what comes next
-(`FIRST_LOOK_BYTES`): if that is large, too, and a buffer lies idle, hardly anything of it is copied.
+A very large frame is mostly followed by another. So after one only so much is received that it shows what comes next
+(`FIRST_LOOK_BYTES`): if that is very large, too, and a buffer lies idle, hardly anything of it is copied.
 
 What an editor must keep true:
 - Bytes in the shared buffer are valid until the loop runs the next callback, never longer.
@@ -28,10 +28,10 @@ RECEIVE_TURN_BYTES: Final = 512 * 1024
 """Asked of a socket at a time, so that no client holds the loop and none leaves much behind when it must wait."""
 LARGE_REST_BYTES: Final = 32 * 1024
 """A rest from here on is filled directly; a shorter one is cheaper to copy."""
+VERY_LARGE_BYTES: Final = 256 * 1024
+"""What copying a part of a shorter frame costs is less than another receive does."""
 FIRST_LOOK_BYTES: Final = 4 * 1024
-"""Received after a large frame, to see whether another one follows."""
-LARGE_AGAIN_BYTES: Final = 256 * 1024
-"""A frame from here on is large at a first look; what is saved on a shorter one is less than the receive costs."""
+"""Received after a very large frame, to see whether another one follows."""
 POOLED_BITS_MIN: Final = LARGE_REST_BYTES.bit_length()
 POOLED_BITS_MAX: Final = 22
 POOLED_BYTES_PER_SIZE_MAX: Final = 4 << 20
@@ -61,8 +61,8 @@ class ReceiveBuffers:
                 idle.append(buffer)
 
     def has_idle(self, wanted_bytes: int) -> bool:
-        """Whether an idle buffer fits a large frame of so many bytes."""
-        return wanted_bytes >= LARGE_AGAIN_BYTES and any(self._idle[wanted_bytes.bit_length() :])
+        """Whether an idle buffer fits a very large frame, if one of so many bytes is."""
+        return wanted_bytes >= VERY_LARGE_BYTES and any(self._idle[wanted_bytes.bit_length() :])
 
     def idle_bytes(self) -> int:
         return sum(len(buffer) for idle in self._idle for buffer in idle)
@@ -92,6 +92,9 @@ class LargeFrame:
 
     def is_complete(self) -> bool:
         return self.arrived_bytes == self._wanted_bytes
+
+    def is_very_large(self) -> bool:
+        return self._wanted_bytes >= VERY_LARGE_BYTES
 
     def frame(self) -> memoryview:
         return self._buffer[LENGTH_BYTES : self._wanted_bytes]

@@ -163,6 +163,9 @@ def test_of_a_large_request_that_follows_another_only_the_begin_is_copied(run: R
             await client.ask(numbered(1))
             assert await client.answer() == numbered(1)
             assert server.connection._receive_bytes == RECEIVE_TURN_BYTES, "a short one ends that"
+            await client.ask(numbered(2, 100_000), numbered(3, 100_000))
+            await client.answers(2)
+            assert server.connection._receive_bytes == RECEIVE_TURN_BYTES, "where little is copied nobody looks first"
 
     run(main)
 
