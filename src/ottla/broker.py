@@ -32,8 +32,8 @@ from ottla.broker_parts import (
     build_replication,
     cannot_listen,
     check_supported,
+    local_config,
     registration_of,
-    with_flags,
 )
 from ottla.core.controller.commands import RegisterBroker
 from ottla.core.controller.context import with_dynamic_configs
@@ -42,6 +42,7 @@ from ottla.log.disk import RealDisk
 from ottla.log.handles import OpenFiles
 from ottla.model.configs.definition import ResourceType
 from ottla.model.configs.listeners import Endpoint
+from ottla.model.configs.quorum import Address
 from ottla.model.configs.resolve import BrokerConfig, resolve_topic
 from ottla.model.errors import OttlaError, StorageError
 from ottla.runtime.appending import Appender, RecordWork
@@ -138,11 +139,7 @@ class Broker:
         metrics_port: int | None = None,
     ) -> Broker:
         """From Kafka's keys, with the directory and the address over them. ConfigError names a key that is wrong."""
-        config = BrokerConfig.from_properties(with_flags(properties, data, host, port))
-        absolute = ",".join(os.path.abspath(path) for path in config.log_dirs)
-        config = config.with_static(
-            {"log.dirs": absolute, "metadata.log.dir": os.path.abspath(config.metadata_log_dir)}
-        )
+        config = local_config(properties, data, host, port)
         world = World(clock=SystemClock(), offload=Threads(), disk=RealDisk(), rng=random.Random(os.urandom(16)))
         return cls(config, world, metrics_port=metrics_port)
 
@@ -150,7 +147,7 @@ class Broker:
     def bootstrap_servers(self) -> str:
         """Where clients of the first listener connect."""
         first = (*self.config.advertised_listeners, *self.config.listeners)[0]
-        return f"{first.host}:{first.port}"
+        return str(Address(first.host, first.port))
 
     @property
     def metrics_address(self) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
@@ -12,6 +13,7 @@ from ottla.core.controller.commands import RegisterBroker
 from ottla.core.controller.feature_levels import TRANSACTION_VERSION
 from ottla.core.controller.features import REGISTERED_FEATURES
 from ottla.core.controller.records import BrokerEndpoint
+from ottla.model.configs.resolve import BrokerConfig
 from ottla.model.errors import ConfigError, StorageError
 from ottla.runtime.coordinator_kinds import group_kind, transaction_kind
 from ottla.runtime.coordinators import Coordinators
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from ottla.api.context import Services
     from ottla.core.controller.image import MetadataImage
     from ottla.core.groups.records import GroupRecord
-    from ottla.model.configs.resolve import BrokerConfig
     from ottla.model.ids import TopicPartition
     from ottla.runtime.flushing import Flushes
     from ottla.runtime.log_directories import LogDirectories
@@ -171,6 +172,27 @@ def registration_of(
     )
 
 
+def local_config(
+    properties: Mapping[str, str],
+    data: str | None,
+    host: str | None,
+    port: int | None,
+    own_name: Callable[[], str] = socket.getfqdn,
+) -> BrokerConfig:
+    """The config of a broker that runs here: with the flags, whole paths, and an address that clients can be told."""
+    config = BrokerConfig.from_properties(with_flags(properties, data, host, port))
+    here = {
+        "log.dirs": ",".join(os.path.abspath(path) for path in config.log_dirs),
+        "metadata.log.dir": os.path.abspath(config.metadata_log_dir),
+    }
+    # Who listens on every address has none to tell. Apache Kafka tells the machine's name then.
+    if not all(endpoint.host for endpoint in config.advertised_listeners):
+        name = own_name()
+        told = (endpoint._replace(host=endpoint.host or name) for endpoint in config.advertised_listeners)
+        here["advertised.listeners"] = ",".join(map(str, told))
+    return config.with_static(here)
+
+
 def with_flags(properties: Mapping[str, str], data: str | None, host: str | None, port: int | None) -> dict[str, str]:
     """The properties with what --data, --host and --port say over them."""
     merged = dict(properties)
@@ -179,8 +201,8 @@ def with_flags(properties: Mapping[str, str], data: str | None, host: str | None
         merged["log.dirs"] = data
     if host is not None or port is not None:
         if "listeners" in merged:
-            raise ConfigError("listeners: leave it out when --host or --port is given, or leave those out")
-        chosen_host = "127.0.0.1" if host is None else host
+            raise ConfigError("listeners: leave it out when a host or a port is given beside it, or leave those out")
+        chosen_host = "127.0.0.1" if host is None else host.removeprefix("[").removesuffix("]")
         shown = f"[{chosen_host}]" if ":" in chosen_host else chosen_host
         merged["listeners"] = f"PLAINTEXT://{shown}:{9092 if port is None else port}"
     return merged

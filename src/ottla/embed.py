@@ -48,15 +48,16 @@ class Server:
     """One broker, or a cluster of them, for as long as the `with` (or `async with`) block lasts.
 
     `config` takes Kafka's own broker keys, for example `{"num.partitions": 4, "auto.create.topics.enable": False}`. One
-    default is not Kafka's: the first consumer of a group does not wait three seconds for others.
+    default is not Kafka's: the first consumer of a group does not wait three seconds for others. It listens on a free
+    port of 127.0.0.1, unless `host`, `port`, or `listeners` in the config says otherwise.
     """
 
     def __init__(
         self,
         *,
         data: str | Path | None = None,
-        port: int = 0,
-        host: str = "127.0.0.1",
+        port: int | None = None,
+        host: str | None = None,
         config: Mapping[str, object] | None = None,
         process: bool = False,
         brokers: int = 1,
@@ -66,6 +67,8 @@ class Server:
         self._data = None if data is None else Path(data)
         self._temporary: Path | None = None
         self._properties = {key: _as_text(value) for key, value in {**DEFAULTS, **(config or {})}.items()}
+        if "listeners" not in self._properties:
+            host, port = "127.0.0.1" if host is None else host, port or 0
         self._address = (host, port)
         self._process = process or brokers > 1
         self._brokers = brokers
@@ -151,7 +154,7 @@ class Server:
 class _ThreadRunner:
     """The broker on an event loop of its own, in a thread of its own."""
 
-    def __init__(self, data: str, host: str, port: int, properties: Mapping[str, str]) -> None:
+    def __init__(self, data: str, host: str | None, port: int | None, properties: Mapping[str, str]) -> None:
         self._options = (data, host, port, properties)
         self._ready: Future[str] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -204,8 +207,13 @@ class _ThreadRunner:
 class _ProcessRunner:
     """The broker as `ottla serve` in a child process, or several of them below one."""
 
-    def __init__(self, data: str, host: str, port: int, properties: Mapping[str, str], brokers: int) -> None:
-        self._command = [sys.executable, "-m", "ottla", "serve", "--data", data, "--host", host, "--port", str(port)]
+    def __init__(
+        self, data: str, host: str | None, port: int | None, properties: Mapping[str, str], brokers: int
+    ) -> None:
+        self._command = [sys.executable, "-m", "ottla", "serve", "--data", data]
+        for option, value in (("--host", host), ("--port", port)):
+            if value is not None:
+                self._command += [option, str(value)]
         if brokers > 1:
             self._command += ["--brokers", str(brokers)]
         for key, value in properties.items():

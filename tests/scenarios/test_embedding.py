@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import tempfile
 import threading
 from concurrent.futures import Future
@@ -105,6 +106,32 @@ def test_a_wrong_config_is_named() -> None:
         ottla.Server(config={"no.such.key": 1}).start()
     with pytest.raises(ServerError, match=r"log\.retention\.ms"):
         ottla.Server(config={"log.retention.ms": "soon"}, process=True).start()
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize("process", [False, True])
+def test_the_address_of_a_broker_on_ipv6_can_be_handed_to_a_client(process: bool) -> None:
+    with ottla.Server(host="::1", process=process) as server:
+        assert server.bootstrap_servers.startswith("[::1]:")
+        assert partitions_of_a_new_topic(server.bootstrap_servers) == 1
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_listeners_may_be_named_by_kafkas_key(process: bool) -> None:
+    listeners = "PLAINTEXT://localhost:0,OTHER://127.0.0.1:0"
+    protocols = "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT"
+    config = {"listeners": listeners, "listener.security.protocol.map": protocols}
+    with ottla.Server(config=config, process=process) as server:
+        assert server.bootstrap_servers.startswith("localhost:")
+        assert partitions_of_a_new_topic(server.bootstrap_servers) == 1
 
 
 def test_using_a_server_that_does_not_run_says_so() -> None:

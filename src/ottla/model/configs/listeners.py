@@ -46,7 +46,7 @@ def parse_endpoints(key: str, addresses: Sequence[str], protocols: Mapping[str, 
     endpoints: list[Endpoint] = []
     for address in addresses:
         match = _ADDRESS.fullmatch(address)
-        if match is None or not -1 <= int(match["port"]) <= 65535 or not match["name"]:
+        if match is None or not 0 <= int(match["port"]) <= 65535 or not match["name"]:
             raise ConfigError(f"{key}: unable to parse {address!r}, expected NAME://host:port")
         name = match["name"].upper()
         if name not in protocols:

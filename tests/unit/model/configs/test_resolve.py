@@ -72,6 +72,7 @@ def test_a_topics_own_configs_win_over_the_brokers() -> None:
         ({"listeners": "localhost:9092"}, "listeners: unable to parse 'localhost:9092', expected NAME://host:port"),
         ({"listeners": "X://h:1"}, "listeners: no security protocol defined for listener X"),
         ({"listeners": "PLAINTEXT://h:70000"}, "listeners: unable to parse 'PLAINTEXT://h:70000'"),
+        ({"listeners": "PLAINTEXT://h:-1"}, "listeners: unable to parse 'PLAINTEXT://h:-1'"),
         ({"listeners": "PLAINTEXT://a:1,SSL://a:1"}, "listeners: each listener must have a different port"),
         ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://a:2"}, "listeners: each listener must have a different name"),
         ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners cannot use the nonroutable meta-address"),
