@@ -46,9 +46,9 @@ def test_topics(configs: dict[str, str], words: str) -> None:
         ({"num.io.threads": "x"}, True, "Invalid value x for configuration num.io.threads: Not a number of type INT"),
         ({"log.retention.ms": "0"}, True, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
         (
-            {"listeners": "PLAINTEXT://h:1"},
+            {"cordoned.log.dirs": "/x"},
             False,
-            "Cannot update these configs at default cluster level, broker id must be specified: [listeners]",
+            "Cannot update these configs at default cluster level, broker id must be specified: [cordoned.log.dirs]",
         ),
         (
             {"ssl.keystore.location": "/x"},
@@ -67,6 +67,14 @@ def test_brokers(configs: dict[str, str], per_broker: bool, words: str) -> None:
     with pytest.raises(ApiError) as refused:
         check_broker_configs(configs, BROKER, per_broker=per_broker)
     assert (refused.value.code, refused.value.message) == (ErrorCode.INVALID_REQUEST, words)
+
+
+@pytest.mark.parametrize("key", ["listeners", "listener.security.protocol.map"])
+def test_listeners_that_would_not_be_opened_are_refused(key: str) -> None:
+    """A broker opens its listeners when it starts, and never again: an answer of success would be a lie."""
+    with pytest.raises(ApiError, match="Cannot update these configs dynamically") as refused:
+        check_broker_configs({key: "PLAINTEXT://h:1"}, BROKER, per_broker=True)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_what_kafka_lets_pass_on_a_broker_passes() -> None:
