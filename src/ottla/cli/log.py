@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ottla.cli.failures import CommandError, Exit
-from ottla.cli.log_files import SegmentDump, dump_index, dump_segment, dump_text
+from ottla.cli.log_files import SegmentDump, dump_index, dump_segment, dump_text, json_row, text_row
 from ottla.cli.options import Output, OutputOption, chosen_output
 from ottla.cli.output import write_json, write_rows
 
@@ -33,6 +33,8 @@ INDEX_COLUMNS = {
     ".timeindex": ("timestamp", "offset"),
     ".txnindex": ("producer", "first", "last", "stable"),
 }
+SEGMENT_SUFFIXES = (".log", ".checkpoint")
+"""Snapshots of the metadata are batches, too."""
 TEXT_NAMES = ("checkpoint", "metadata", "properties")
 
 
@@ -75,19 +77,22 @@ def _dump_file(file: Path, records: bool, output: Output, *, titled: bool) -> li
     if file.suffix in INDEX_COLUMNS:
         write_rows(dump_index(file), INDEX_COLUMNS[file.suffix], output)
         return []
-    if file.suffix == ".log":
+    if file.suffix in SEGMENT_SUFFIXES:
         return _dump_segment(file, records, output, titled=titled)
     if file.name.endswith(TEXT_NAMES):
         sys.stdout.write(dump_text(file))
         return []
     raise CommandError(
-        f"{file}: not a segment (.log), an index (.index, .timeindex, .txnindex) or a checkpoint", Exit.USAGE
+        f"{file}: not a segment (.log), a metadata snapshot (.checkpoint), an index (.index, .timeindex, .txnindex) "
+        "or a checkpoint",
+        Exit.USAGE,
     )
 
 
 def _dump_segment(file: Path, records: bool, output: Output, *, titled: bool) -> list[str]:
     segment = SegmentDump()
-    batches = dump_segment(file, segment, with_records=records)
+    record_row = json_row if output is Output.JSON else text_row
+    batches = dump_segment(file, segment, record_row if records else None)
     if output is Output.JSON:
         write_json({"file": str(file), "batches": list(batches), "problems": segment.problems})
         return segment.problems

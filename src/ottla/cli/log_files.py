@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
 from typing import Final
 
 from ottla.cli.failures import CommandError
-from ottla.cli.record_format import readable, time_text
+from ottla.cli.record_format import json_content, json_headers, readable, readable_name, time_text
 from ottla.model.errors import ApiError
 from ottla.wire import records as wire_records
 from ottla.wire.batch import HEADER_BYTES, BatchHeader, crc_matches, iterate
 from ottla.wire.compression import Codec
+from ottla.wire.records import Record
 
 _INDEX_ENTRY: Final = Struct(">ii")
 _TIME_INDEX_ENTRY: Final = Struct(">qi")
@@ -22,6 +23,7 @@ _TRANSACTION_INDEX_ENTRY: Final = Struct(">hqqqq")
 _TEXT_BYTES_MAX: Final = 1 << 20
 
 Row = dict[str, object]
+RecordRow = Callable[[Record], Row]
 
 
 @dataclass(slots=True)
@@ -31,17 +33,17 @@ class SegmentDump:
     problems: list[str] = field(default_factory=list)
 
 
-def dump_segment(path: Path, dump: SegmentDump, *, with_records: bool) -> Iterator[Row]:
-    """A row for each batch of a segment; problems are added to `dump`."""
+def dump_segment(path: Path, dump: SegmentDump, record_row: RecordRow | None = None) -> Iterator[Row]:
+    """A row for each batch of a segment, with one for each record if `record_row` makes them; problems go to `dump`."""
     with path.open("rb") as file:
         size = path.stat().st_size
         if size == 0:
             return
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
-            yield from _batches(path, view, dump, with_records)
+            yield from _batches(path, view, dump, record_row)
 
 
-def _batches(path: Path, view: memoryview, dump: SegmentDump, with_records: bool) -> Iterator[Row]:
+def _batches(path: Path, view: memoryview, dump: SegmentDump, record_row: RecordRow | None) -> Iterator[Row]:
     end = 0
     try:
         for position, header in iterate(view):
@@ -50,8 +52,8 @@ def _batches(path: Path, view: memoryview, dump: SegmentDump, with_records: bool
                 row = _batch_row(position, header, crc_ok=crc_matches(batch, header))
                 if row["crc"] != "ok":
                     dump.problems.append(f"{path.name}: the batch at byte {position} does not match its checksum")
-                elif with_records:
-                    row["content"] = _records(path, batch, position, dump)
+                elif record_row is not None:
+                    row["content"] = list(map(record_row, _records(path, batch, position, dump)))
             yield row
     except ApiError as error:
         dump.problems.append(f"{path.name}: {error.message}")
@@ -100,23 +102,34 @@ def _flags(header: BatchHeader) -> list[str]:
     return [name for name, set_ in flags.items() if set_]
 
 
-def _records(path: Path, batch: memoryview, position: int, dump: SegmentDump) -> list[Row]:
+def _records(path: Path, batch: memoryview, position: int, dump: SegmentDump) -> list[Record]:
     try:
-        found = wire_records.iterate(batch, crc_check=False)
+        return wire_records.iterate(batch, crc_check=False)
     except ApiError as error:
         dump.problems.append(f"{path.name}: the batch at byte {position}: {error.message}")
         return []
-    return [
-        {
-            "offset": record.offset,
-            "time": time_text(record.timestamp),
-            "timestamp": record.timestamp,
-            "key": readable(record.key),
-            "value": readable(record.value),
-            "headers": [f"{name}={readable(content)}" for name, content in record.headers],
-        }
-        for record in found
-    ]
+
+
+def text_row(record: Record) -> Row:
+    """A record for people."""
+    return {
+        "offset": record.offset,
+        "time": time_text(record.timestamp),
+        "key": readable(record.key),
+        "value": readable(record.value),
+        "headers": [f"{readable_name(name)}={readable(content)}" for name, content in record.headers],
+    }
+
+
+def json_row(record: Record) -> Row:
+    """A record for tools, written as `ottla consume` writes it."""
+    return {
+        "offset": record.offset,
+        "time": time_text(record.timestamp),
+        "timestamp": record.timestamp,
+        **json_content(record.key, record.value),
+        "headers": json_headers(record.headers),
+    }
 
 
 def dump_index(path: Path) -> list[Row]:

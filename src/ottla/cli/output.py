@@ -33,7 +33,9 @@ def write_pairs(pairs: Row, output: Output, *, title: str | None = None) -> None
 
 def write_json(value: object) -> None:
     """One JSON document on one or more lines."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+    document = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    # A name may come from bytes that are no UTF-8: they are written as JSON's own escapes.
+    sys.stdout.write(document.encode("utf-8", "backslashreplace").decode() + "\n")
 
 
 def text(value: object) -> str:

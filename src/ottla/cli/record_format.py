@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -25,12 +25,12 @@ _FIELDS: Final[dict[str, Formatter]] = {
     "K": lambda record: b"%d" % _length(record.key),
     "S": lambda record: b"%d" % _length(record.value),
     "R": lambda record: _length(record.value).to_bytes(4, "big", signed=True),
-    "h": lambda record: b",".join(_name_bytes(name) + b"=" + (content or b"") for name, content in record.headers),
+    "h": lambda record: b",".join(_header(name, content) for name, content in record.headers),
     "T": lambda record: b"%d" % record.timestamp,
     "%": lambda record: b"%",
 }
 """kcat's tokens: topic, partition, offset, key, value, their lengths (-1 for null; %R is that of the value in
-four bytes), headers, time in ms."""
+four bytes), headers (NULL for null), time in ms."""
 
 
 def compile_format(text: str) -> Formatter:
@@ -59,12 +59,24 @@ def as_json(record: ConsumedRecord) -> bytes:
         "timestamp": record.timestamp,
         "timestamp_type": "LogAppendTime" if record.log_append_time else "CreateTime",
     }
-    _add(fields, "key", record.key)
-    _add(fields, "value", record.value)
+    fields |= json_content(record.key, record.value)
     if record.headers:
-        fields["headers"] = [_json_header(name, content) for name, content in record.headers]
+        fields["headers"] = json_headers(record.headers)
     # A header's name may be no UTF-8: its bytes are written as JSON's own escapes.
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace") + b"\n"
+
+
+def json_content(key: bytes | None, value: bytes | None) -> dict[str, object]:
+    """Key and value for tools: text, null, or base64 that is said to be."""
+    fields: dict[str, object] = {}
+    _add(fields, "key", key)
+    _add(fields, "value", value)
+    return fields
+
+
+def json_headers(headers: Iterable[tuple[str, bytes | None]]) -> list[dict[str, object]]:
+    """Headers for tools, in their order; a name may be there twice."""
+    return [_json_header(name, content) for name, content in headers]
 
 
 def plain(*, keys: bool, headers: bool) -> Formatter:
@@ -109,6 +121,10 @@ def _escape(escape: str) -> bytes:
     if escape in _ESCAPES:
         return _ESCAPES[escape]
     raise UsageError(f"--format: \\{escape} is unknown; known are \\n \\t \\r \\0 \\\\ \\xNN")
+
+
+def _header(name: str, content: bytes | None) -> bytes:
+    return _name_bytes(name) + b"=" + (b"NULL" if content is None else content)
 
 
 def _name_bytes(name: str) -> bytes:

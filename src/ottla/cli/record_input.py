@@ -78,6 +78,13 @@ def read_chunks(descriptor: int, read: Callable[[int, int], bytes] = os.read) ->
 def parse_json(line: bytes) -> InputRecord:
     """A record from an object with key, value, headers, partition and timestamp, all of them optional."""
     try:
+        return _record(_object(line))
+    except RecursionError:
+        raise ValueError("its JSON is nested too deeply") from None
+
+
+def _object(line: bytes) -> dict[str, object]:
+    try:
         fields = json.loads(line)
     except ValueError as error:
         raise ValueError(f"not JSON: {error}") from None
@@ -86,6 +93,10 @@ def parse_json(line: bytes) -> InputRecord:
     unknown = fields.keys() - _JSON_FIELDS - _IGNORED_JSON_FIELDS
     if unknown:
         raise ValueError(f"unknown field {sorted(unknown)[0]!r}; known are {', '.join(sorted(_JSON_FIELDS))}")
+    return fields
+
+
+def _record(fields: dict[str, object]) -> InputRecord:
     return InputRecord(
         _content(fields.get("value"), fields.get("value_encoding")),
         _content(fields.get("key"), fields.get("key_encoding")),
@@ -108,7 +119,12 @@ def _content(value: object, encoding: object = None) -> bytes | None:
         raise ValueError(f"encoding {encoding!r} is not one of utf-8, base64")
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    try:
+        # NaN, and a number too large for Python, would reach readers as words that are no JSON.
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:
+        raise ValueError(f"a number that JSON cannot say: {error}") from None
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _headers(value: object) -> Headers:

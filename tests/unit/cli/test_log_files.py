@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from pathlib import Path
 
 import pytest
 
+from ottla.cli import log
 from ottla.cli.failures import CommandError
-from ottla.cli.log_files import Row, SegmentDump, dump_index, dump_segment
+from ottla.cli.log_files import Row, SegmentDump, dump_index, dump_segment, json_row, text_row
+from ottla.cli.options import Output
 from ottla.wire.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from ottla.wire.compression import Codec
 from ottla.wire.records import Record, build_batch
@@ -25,7 +28,7 @@ def dumped(directory: Path, data: bytes, *, with_records: bool = False) -> tuple
     path = directory / f"{NAME}.log"
     path.write_bytes(data)
     dump = SegmentDump()
-    return list(dump_segment(path, dump, with_records=with_records)), dump.problems
+    return list(dump_segment(path, dump, text_row if with_records else None)), dump.problems
 
 
 def test_every_batch_is_shown_with_its_place(tmp_path: Path) -> None:
@@ -46,6 +49,25 @@ def test_records_are_shown_when_asked_for(tmp_path: Path) -> None:
         (100, "k", "v0", ["h=x"]),
         (101, "k", "v1", ["h=x"]),
     ]
+
+
+def test_tools_can_tell_null_from_text_and_bytes_from_text() -> None:
+    null = json_row(Record(7, 5, None, b"null", [("h", None)]))
+    assert (null["key"], null["value"], null["headers"]) == (None, "null", [{"key": "h", "value": None}])
+    binary = json_row(Record(7, 5, b"base64:", b"\xff"))
+    assert (binary["key"], binary["value"], binary["value_encoding"]) == ("base64:", "/w==", "base64")
+
+
+def test_a_headers_name_cannot_move_the_cursor() -> None:
+    assert text_row(Record(7, 5, None, b"", [("\x1b[2J", b"")]))["headers"] == ["\\x1b[2J="]
+
+
+def test_a_snapshot_of_the_metadata_is_shown_as_batches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / f"{NAME}-0000000001.checkpoint"
+    path.write_bytes(batch(100, 3))
+    log.dump(path, output=Output.JSON)
+    shown = json.loads(capsys.readouterr().out)
+    assert [found["offsets"] for found in shown["batches"]] == ["100-102"]
 
 
 def test_a_marker_of_a_transaction_is_marked(tmp_path: Path) -> None:

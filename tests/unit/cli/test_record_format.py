@@ -27,7 +27,7 @@ BINARY = RECORD._replace(key=b"\xff", value=b"\x00\xfe", headers=(("h", b"\xfd")
         ("%K", b"1"),
         ("%S", b"5"),
         ("%R%s", b"\0\0\0\5value"),
-        ("%h", b"a=1,b="),
+        ("%h", b"a=1,b=NULL"),
         ("%T", b"1700000000123"),
         ("%%", b"%"),
         ("%p:%o %k=%s\\n", b"3:42 k=value\n"),
@@ -93,7 +93,7 @@ def test_the_brokers_time_is_told_from_the_producers() -> None:
     [
         (False, False, b"value\n"),
         (True, False, b"k\tvalue\n"),
-        (True, True, b"a=1,b=\tk\tvalue\n"),
+        (True, True, b"a=1,b=NULL\tk\tvalue\n"),
     ],
 )
 def test_plain_lines_show_what_was_asked_for(keys: bool, headers: bool, written: bytes) -> None:

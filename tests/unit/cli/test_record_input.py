@@ -98,6 +98,8 @@ def test_a_json_line_names_everything() -> None:
         (b'{"value": ""}', b""),
         (b'{"value": {"n": [1, "\xc4\x8d"]}}', '{"n":[1,"č"]}'.encode()),
         (b'{"value": 7}', b"7"),
+        (b'{"value": "\\ud800"}', b"\xed\xa0\x80"),
+        (b'{"value": ["\\ud800"]}', b'["\xed\xa0\x80"]'),
         (b'{"value": "/w==", "value_encoding": "base64"}', b"\xff"),
     ],
 )
@@ -137,6 +139,9 @@ def test_headers_may_be_written_in_several_ways(headers: bytes) -> None:
         (b'{"headers": 5}', "headers"),
         (b'{"headers": [5]}', "header"),
         (b"\xff", "not JSON"),
+        (b'{"value": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "deep"),
+        (b'{"value": NaN}', "number"),
+        (b'{"value": {"price": 1e400}}', "number"),
     ],
 )
 def test_a_wrong_json_line_says_what_is_wrong(line: bytes, fault: str) -> None:
