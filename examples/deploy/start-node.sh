@@ -2,7 +2,7 @@
 # One node of compose.yaml: OTTLA_NODE_ID, OTTLA_CLUSTER_ID, OTTLA_VOTERS and OTTLA_OUTSIDE_PORT say which.
 set -eu
 name="$(hostname)"
-exec ottla serve --data /var/lib/ottla --metrics-port 9404 --log-format json \
+exec ottla serve --data /var/lib/ottla --metrics-port 9404 --metrics-host 0.0.0.0 --log-format json \
     --set "node.id=$OTTLA_NODE_ID" \
     --set "cluster.id=$OTTLA_CLUSTER_ID" \
     --set "controller.quorum.voters=$OTTLA_VOTERS" \

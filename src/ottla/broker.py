@@ -103,7 +103,7 @@ class Broker:
         config: BrokerConfig,
         world: World,
         *,
-        metrics_port: int | None = None,
+        metrics_at: Address | None = None,
         listen: ListenerFactory | None = None,
         worker: RecordJobs | None = None,
     ) -> None:
@@ -113,7 +113,7 @@ class Broker:
         self._world = world
         self._listen_at = listen or self._listen_on_sockets
         self._worker = RecordWorker() if worker is None else worker
-        self._metrics_port = metrics_port
+        self._metrics_at = metrics_at
         self._metrics_server: MetricsServer | None = None
         self._listeners: list[BoundListener] = []
         self._is_alone = not config.controller_quorum_voters and not config.controller_quorum_bootstrap_servers
@@ -136,12 +136,12 @@ class Broker:
         data: str | None = None,
         host: str | None = None,
         port: int | None = None,
-        metrics_port: int | None = None,
+        metrics_at: Address | None = None,
     ) -> Broker:
         """From Kafka's keys, with the directory and the address over them. ConfigError names a key that is wrong."""
         config = local_config(properties, data, host, port)
         world = World(clock=SystemClock(), offload=Threads(), disk=RealDisk(), rng=random.Random(os.urandom(16)))
-        return cls(config, world, metrics_port=metrics_port)
+        return cls(config, world, metrics_at=metrics_at)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -151,7 +151,8 @@ class Broker:
 
     @property
     def metrics_address(self) -> str | None:
-        return None if self._metrics_server is None else f"http://127.0.0.1:{self._metrics_port}"
+        """Where the metrics page and the probes are, if they are served."""
+        return None if self._metrics_server is None else f"http://{self._metrics_at}"
 
     async def start(self) -> None:
         """Return when clients are served. After a failure everything is let go again."""
@@ -384,17 +385,16 @@ class Broker:
                 self._quorum.listens_at(self.config)
 
     async def _serve_metrics(self, services: Services) -> None:
-        if self._metrics_port is None:
+        if self._metrics_at is None:
             return
+        host, port = self._metrics_at
         from ottla.server.http import MetricsServer
 
-        self._metrics_server = MetricsServer(
-            services, "127.0.0.1", self._metrics_port, lambda: self._is_ready, listeners=self._listeners
-        )
+        self._metrics_server = MetricsServer(services, host, port, lambda: self._is_ready, listeners=self._listeners)
         try:
-            self._metrics_port = await self._metrics_server.start()
+            self._metrics_at = Address(host, await self._metrics_server.start())
         except OSError as error:
-            raise cannot_listen(f"metrics port {self._metrics_port}", error) from error
+            raise cannot_listen(f"metrics port {port} of {host}", error) from error
         self._underneath.push_async_callback(self._metrics_server.stop)
 
     async def stop(self, *, hand_over: bool = True) -> None:

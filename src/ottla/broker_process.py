@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from ottla.broker import Broker
+from ottla.model.configs.quorum import Address
 from ottla.model.configs.unserved import without_effect
 from ottla.model.errors import ConfigError, OttlaError
 
@@ -32,7 +33,7 @@ class BrokerOptions:
     host: str | None = None
     port: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
-    metrics_port: int | None = None
+    metrics_at: Address | None = None
     stops_with_input: bool = False
     """Stop when standard input ends, and hand nothing over: whoever watches over all brokers stops them, or is gone."""
 
@@ -71,13 +72,15 @@ async def _serve_until_told(options: BrokerOptions) -> int:
         data=options.data,
         host=options.host,
         port=options.port,
-        metrics_port=options.metrics_port,
+        metrics_at=options.metrics_at,
     )
     if idle := without_effect(broker.config.static):
         log.warning("these keys have no effect here, see docs/configs.md", keys=", ".join(idle))
     if not await _start_unless(told, broker):
         return EXIT_OK
     try:
+        if broker.metrics_address is not None:
+            log.info("metrics and probes are served", address=broker.metrics_address)
         print(f"ottla is ready on {broker.bootstrap_servers}", flush=True)
         _quieten_collector()
         waits = [asyncio.ensure_future(event.wait()) for event in (told, broker.failed)]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 import ottla
+from ottla.cli.cluster_plan import PlannedBroker
+from ottla.cli.serve_cluster import Child
 from tests.cluster.nodes import until
 
 
@@ -143,3 +147,26 @@ def test_a_mistake_is_said_once_and_not_by_each_broker(tmp_path: Path) -> None:
         ]
         done = subprocess.run(single, capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, f"metrics port {port}" in done.stderr) == (1, True)
+
+
+def test_the_addresses_of_brokers_on_ipv6_can_be_handed_to_a_client() -> None:
+    assert Child(PlannedBroker(1, "data", "::1", 9092, {}), ()).address == "[::1]:9092"
+
+
+def test_whoever_collects_metrics_finds_them_at_the_address_that_was_asked_for(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ottla", "serve", "--data", str(tmp_path), "--port", "0"]
+    command += ["--metrics-port", "0", "--metrics-host", "localhost"]
+    broker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert broker.stdout is not None
+        said = ""
+        for line in broker.stdout:
+            said += line
+            if "ready" in line:
+                break
+        (address,) = re.findall(r"http://localhost:[0-9]+", said)
+        with urllib.request.urlopen(f"{address}/readyz", timeout=10) as answer:
+            assert answer.status == 200
+    finally:
+        broker.terminate()
+        broker.communicate(timeout=30)

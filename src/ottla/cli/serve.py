@@ -59,6 +59,9 @@ def serve(
     metrics_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Serve Prometheus metrics on this port.")
     ] = None,
+    metrics_host: Annotated[
+        str | None, typer.Option(help="The address to serve metrics on; 127.0.0.1 unless told.")
+    ] = None,
     log_format: Annotated[LogFormat | None, typer.Option(help="How to write the log; console unless told.")] = None,
     log_level: Annotated[LogLevel | None, typer.Option(help="How much to log; info unless told.")] = None,
 ) -> None:
@@ -76,6 +79,7 @@ def serve(
         brokers=brokers,
         console_port=console_port,
         metrics_port=metrics_port,
+        metrics_host=metrics_host,
         log_format=log_format and log_format.value,
         log_level=log_level and log_level.value,
     )

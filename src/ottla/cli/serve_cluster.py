@@ -27,6 +27,7 @@ from ottla.cli.cluster_plan import PlannedBroker, plan_cluster
 from ottla.cli.failures import CommandError, Exit, UsageError, say
 from ottla.cli.free_ports import is_taken
 from ottla.cli.serve_options import ServeOptions
+from ottla.model.configs.quorum import Address
 from ottla.model.configs.resolve import BrokerConfig
 
 STOP_SECONDS_MAX: Final = 30.0
@@ -58,6 +59,8 @@ def _command(broker: PlannedBroker, options: ServeOptions) -> list[str]:
     if options.metrics_port is not None:
         port = options.metrics_port + broker.node_id - 1 if options.metrics_port else 0
         command += ["--metrics-port", str(port)]
+    if options.metrics_host is not None:
+        command += ["--metrics-host", options.metrics_host]
     if options.log_format is not None:
         command += ["--log-format", options.log_format]
     if options.log_level is not None:
@@ -72,7 +75,7 @@ class Child:
 
     def __init__(self, broker: PlannedBroker, command: Sequence[str]) -> None:
         self.name = f"broker {broker.node_id}"
-        self.address = f"{broker.host}:{broker.port}"
+        self.address = str(Address(broker.host, broker.port))
         self.ready = False
         self.exit_code: int | None = None
         self.start_at: float | None = None

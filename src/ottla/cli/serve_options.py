@@ -10,11 +10,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.cli.failures import UsageError
 
+if TYPE_CHECKING:
+    from ottla.model.configs.quorum import Address
+
 PORT_MAX: Final = 65_535
+METRICS_HOST: Final = "127.0.0.1"
 LOG_FORMATS: Final = ("console", "json")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -27,6 +31,7 @@ OPTIONS: Final = {
     "--brokers": "brokers",
     "--console-port": "console_port",
     "--metrics-port": "metrics_port",
+    "--metrics-host": "metrics_host",
     "--log-format": "log_format",
     "--log-level": "log_level",
 }
@@ -46,6 +51,7 @@ class ServeOptions:
     brokers: int | None = None
     console_port: int | None = None
     metrics_port: int | None = None
+    metrics_host: str | None = None
     log_format: str | None = None
     log_level: str | None = None
 
@@ -99,7 +105,7 @@ def run(options: ServeOptions) -> int:
             data=options.data,
             host=options.host,
             port=options.port,
-            metrics_port=options.metrics_port,
+            metrics_at=_metrics_at(options),
             stops_with_input=supervised,
         )
     )
@@ -126,6 +132,14 @@ def _properties(options: ServeOptions) -> dict[str, str]:
     return properties
 
 
+def _metrics_at(options: ServeOptions) -> Address | None:
+    if options.metrics_port is None:
+        return None
+    from ottla.model.configs.quorum import Address
+
+    return Address(options.metrics_host or METRICS_HOST, options.metrics_port)
+
+
 def _check_choice(option: str, value: str | None, choices: tuple[str, ...]) -> None:
     if value is not None and value not in choices:
         raise UsageError(f"{option} {value!r}: choose one of {', '.join(choices)}")
@@ -137,5 +151,7 @@ def _check_numbers(options: ServeOptions) -> None:
     for option, port in (("--port", options.port), ("--metrics-port", options.metrics_port)):
         if port is not None and port > PORT_MAX:
             raise UsageError(f"{option} {port}: ports end at {PORT_MAX}")
+    if options.metrics_host is not None and options.metrics_port is None:
+        raise UsageError("--metrics-host: say with --metrics-port on which port, too")
     if options.console_port is not None:
         raise UsageError("--console-port: this version has no web console yet; leave the option out")

@@ -24,7 +24,7 @@ def test_both_readers_know_the_same_options() -> None:
 
 
 def test_plain_options_are_read() -> None:
-    line = "--data d --port 9 --set a=b --set=c=d=e --host h --config f --metrics-port=8"
+    line = "--data d --port 9 --set a=b --set=c=d=e --host h --config f --metrics-port=8 --metrics-host m"
     line += " --log-format json --log-level info"
     assert parse_plain(line.split()) == ServeOptions(
         data="d",
@@ -33,6 +33,7 @@ def test_plain_options_are_read() -> None:
         host="h",
         config="f",
         metrics_port=8,
+        metrics_host="m",
         log_format="json",
         log_level="info",
     )
@@ -63,6 +64,7 @@ def test_what_is_set_lies_over_the_file(tmp_path: Path) -> None:
         (ServeOptions(console_port=8080), "--console-port"),
         (ServeOptions(port=65_536), "--port 65536"),
         (ServeOptions(metrics_port=70_000), "--metrics-port 70000"),
+        (ServeOptions(metrics_host="0.0.0.0"), "--metrics-port"),
         (ServeOptions(data=""), "--data"),
         (ServeOptions(log_format="xml"), "--log-format"),
         (ServeOptions(log_level="loud"), "--log-level"),
