@@ -7,6 +7,7 @@ def test_orders(ottla_server, ottla_topic):
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -56,6 +57,7 @@ def ottla_topic(ottla_server: Server, request: pytest.FixtureRequest) -> Iterato
     `@pytest.mark.parametrize("ottla_topic", [4], indirect=True)` gives it four partitions.
     """
     from ottla.client.admin import Admin
+    from ottla.client.errors import NotFoundError
 
     partitions = int(getattr(request, "param", 1))
     readable = re.sub(r"[^a-zA-Z0-9._-]", "-", request.node.name)[:TOPIC_NAME_LENGTH_KEPT]
@@ -63,4 +65,6 @@ def ottla_topic(ottla_server: Server, request: pytest.FixtureRequest) -> Iterato
     with Admin.connect(ottla_server.bootstrap_servers) as admin:
         admin.create_topic(name, partitions=partitions)
         yield name
-        admin.delete_topic(name)
+        # What is tested may have deleted it.
+        with contextlib.suppress(NotFoundError):
+            admin.delete_topic(name)

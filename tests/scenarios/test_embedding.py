@@ -145,6 +145,12 @@ def test_fixtures_give_a_topic_with_as_many_partitions_as_asked(ottla_server: ot
         assert len(admin.describe_topic(ottla_topic).partitions) == 4
 
 
+def test_a_test_may_delete_its_topic_itself(ottla_server: ottla.Server, ottla_topic: str) -> None:
+    """What comes after the test must not fail it."""
+    with Admin.connect(ottla_server.bootstrap_servers) as admin:
+        admin.delete_topic(ottla_topic)
+
+
 def of_servers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("ottla")]
 
