@@ -2,7 +2,9 @@
 
 The transaction coordinator is asked first whether the transaction is open and has the group's partition of the offsets
 topic in it, unless that is turned off. Producers of version 5 (KIP-890) do not add that partition themselves: it is
-added on the way. Versions 0 and 1 do not know that a coordinator may be loading, and are told that it is not available.
+added on the way. Versions 0 and 1 do not know that a coordinator may be loading, and are told that it is not available;
+versions before 4 do not know TRANSACTION_ABORTABLE, and get INVALID_TXN_STATE. Fenced producers hear
+INVALID_PRODUCER_EPOCH in every version.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 ADDS_PARTITION_SINCE: Final = 5
 KNOWS_LOADING_SINCE: Final = 2
+ABORTABLE_SINCE: Final = 4
 
 
 class OffsetsToCommit:
@@ -152,20 +155,31 @@ def _command(
 
 
 def failed(request: TxnOffsetCommitRequest, code: ErrorCode, _message: str, version: int) -> TxnOffsetCommitResponse:
-    if code is ErrorCode.NETWORK_EXCEPTION:
-        # The transaction's coordinator was not reached. It is no answer that clients expect here: they would give up.
-        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < KNOWS_LOADING_SINCE:
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    known = _known_code(code, version)
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
                 partitions=[
-                    TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+                    TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=known)
                     for partition in topic.partitions
                 ],
             )
             for topic in request.topics
         ]
     )
+
+
+def _known_code(code: ErrorCode, version: int) -> ErrorCode:
+    """A refusal of one of the two coordinators as producers of this version expect it here."""
+    if code is ErrorCode.NETWORK_EXCEPTION:
+        # The transaction's coordinator was not reached. It is no answer that clients expect here: they would give up.
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < KNOWS_LOADING_SINCE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if code is ErrorCode.PRODUCER_FENCED:
+        # The transaction coordinator's word for it; from here producers expect the other one, as they do from Produce.
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    return code

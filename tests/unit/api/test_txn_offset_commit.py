@@ -107,6 +107,20 @@ def test_a_coordinator_of_transactions_that_is_not_reached_is_tried_again() -> N
     assert commit(services) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
+@pytest.mark.parametrize("version", range(6))
+def test_a_producer_that_was_replaced_hears_what_every_client_takes_for_the_end(version: int) -> None:
+    services = OffsetServices()
+    services.transactions.refusal = ErrorCode.PRODUCER_FENCED
+    assert commit(services, version) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+
+
+@pytest.mark.parametrize(("version", "code"), [(3, ErrorCode.INVALID_TXN_STATE), (4, ErrorCode.TRANSACTION_ABORTABLE)])
+def test_old_producers_do_not_know_that_a_transaction_can_be_aborted(version: int, code: ErrorCode) -> None:
+    services = OffsetServices()
+    services.transactions.refusal = ErrorCode.TRANSACTION_ABORTABLE
+    assert commit(services, version) == [code]
+
+
 def test_the_member_is_told() -> None:
     services = OffsetServices()
     assert commit(services, 3, member_id="m", generation_id=1) == [ErrorCode.ILLEGAL_GENERATION]
