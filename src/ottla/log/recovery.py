@@ -86,6 +86,8 @@ def load(
     is_new = not disk.is_dir(directory)
     if is_new:
         disk.makedirs(directory)
+        # It has nothing that a crash could have torn, whatever happened before; and it may be opened on the loop.
+        clean = True
     listing = [] if is_new else finish_interrupted(disk, directory, disk.listdir(directory))
     log = LoadedLog(
         directory=directory,

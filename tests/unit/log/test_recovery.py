@@ -311,3 +311,12 @@ def test_the_rest_of_a_failed_write_after_what_is_safe_is_cut_off() -> None:
     disk.open(log_file(0)).truncate(size - 10)
     with pytest.raises(CorruptLogError):
         reopen(disk, recovery_point=20)
+
+
+def test_a_topic_that_is_created_after_an_unclean_stop_waits_for_no_disk() -> None:
+    """Its log is opened on the loop, by whoever touches it first."""
+    disk = CrashDisk()
+    disk.makedirs("/data")
+    disk.fail_syncs = lambda: OSError("a sync on the loop")
+    log = open_log(disk, DIRECTORY, config=CONFIG, clean=False)
+    assert log.log_end_offset == log.recovery_point == 0
