@@ -84,6 +84,7 @@ class Two:
 
     def __init__(self) -> None:
         self.hosted = Hosted(partitions=PARTITIONS)
+        self.hosted.open_logs()
         self.services = fetch_services(self.hosted)
         self.connection = cast(Rememberer, SimpleNamespace(remembered_fetch=None, repeated_fetch=None))
         self.sequences: dict[tuple[int, int], int] = {}

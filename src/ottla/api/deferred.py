@@ -8,6 +8,7 @@ between.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from ottla.model.chunks import Chunks
@@ -52,3 +53,13 @@ class Deferred:
         self._listener = listener
         if self.done:
             listener()
+
+
+async def settled(answer: Chunks | Deferred) -> Chunks:
+    """The answer, when it is there; for who waits for it in place of a connection."""
+    if not isinstance(answer, Deferred):
+        return answer
+    done = asyncio.Event()
+    answer.listen(done.set)
+    await done.wait()
+    return answer.chunks

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from ottla.api.refusal import refusal
 from ottla.model.errors import OttlaError
+from ottla.runtime.opening import opened_first
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -18,7 +20,14 @@ if TYPE_CHECKING:
     from ottla.api.context import RequestContext
 
 
-def handle(ctx: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+def handle(
+    ctx: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse | Awaitable[DescribeProducersResponse]:
+    places = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+    return opened_first(ctx.services.partitions, places, lambda: _response(ctx, request))
+
+
+def _response(ctx: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

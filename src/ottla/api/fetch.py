@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.api import fetch_metadata
 from ottla.api.cluster_view import leader_endpoints
-from ottla.api.deferred import Deferred
+from ottla.api.deferred import Deferred, settled
 from ottla.model.chunks import Chunks
 from ottla.model.errors import ErrorCode
 from ottla.runtime.fetch_sessions import SESSION_EPOCH_FINAL, SESSION_EPOCH_INITIAL, SESSION_ID_NONE, FetchSession
 from ottla.runtime.fetching import FetchLimits, fetch_limits
+from ottla.runtime.opening import LOGS_INLINE_MAX, open_in_turns, unopened
 from ottla.runtime.quorum_requests import is_metadata_fetch
 from ottla.runtime.remembered_fetches import RememberedFetch
 from ottla.runtime.repeated_fetches import MISSES_MAX, RepeatedFetch
@@ -34,6 +35,7 @@ from ottla.wire.fields import TopicKey
 
 if TYPE_CHECKING:
     from ottla.api.context import Rememberer, RequestContext
+    from ottla.runtime.partition import Partition
 
 REMEMBERED_BYTES_MIN: Final = 512
 """A request from here on, of some 16 partitions, is worth remembering: others are served at once where they can be."""
@@ -45,7 +47,12 @@ RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | Deferred | Awaitable[Chunks]:
-    request = codec.parse(frame, position, ctx.api_version)
+    return _serve(ctx, frame, position, codec.parse(frame, position, ctx.api_version))
+
+
+def _serve(
+    ctx: RequestContext, frame: memoryview, position: int, request: FetchRequest, *, is_opened: bool = False
+) -> Chunks | Deferred | Awaitable[Chunks]:
     replica_id, wait_ms, bytes_min, bytes_max, isolation, session_id, epoch, topics, forgotten, rack_id, _, _, _ = (
         request
     )
@@ -59,6 +66,9 @@ def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | De
             and (remembered := _remembered(ctx, request))
         ):
             order = remembered.take(topics)
+            closed = _unopened(ctx, _untouched(remembered.session))
+            if closed and not is_opened:
+                return _serve_opened(ctx, bytes(frame), position, request, closed)
             limits = fetch_limits((wait_ms, bytes_min, bytes_max, isolation, True))
             return _fetch(ctx, remembered.session, limits, partial(remembered.complete, order))
         found = ctx.services.fetches.fetch_at_once(request, bytes_max)
@@ -67,6 +77,9 @@ def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | De
             if len(chunks) > 1 and len(found) == 1 and ctx.connection is not None:
                 _expect_again(ctx, ctx.connection, frame, position, request, found[0][1], chunks)
             return chunks
+    closed = _unopened(ctx, [(topic, asked.index) for topic, partitions in topics for asked in partitions])
+    if closed and not is_opened:
+        return _serve_opened(ctx, bytes(frame), position, request, closed)
     session = _session(ctx, request)
     if isinstance(session, ErrorCode):
         return _encoded(ctx, session, SESSION_ID_NONE, [])
@@ -76,6 +89,28 @@ def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | De
         session.forget(topic, indexes)
     is_full = epoch in (SESSION_EPOCH_INITIAL, SESSION_EPOCH_FINAL)
     return _fetch(ctx, session, fetch_limits((wait_ms, bytes_min, bytes_max, isolation, not is_full)))
+
+
+def _untouched(session: FetchSession) -> list[tuple[TopicKey, int]]:
+    """Where a session is to look without having looked before."""
+    return [
+        (fetched.topic, fetched.index)
+        for fetched in session.dirty
+        if (partition := fetched.partition) is None or partition.log_or_none is None
+    ]
+
+
+def _unopened(ctx: RequestContext, places: Sequence[tuple[TopicKey, int]]) -> Sequence[Partition]:
+    """The logs that are to be opened before a fetch is served."""
+    return unopened(ctx.services.partitions, places) if len(places) > LOGS_INLINE_MAX else ()
+
+
+async def _serve_opened(
+    ctx: RequestContext, frame: bytes, position: int, request: FetchRequest, closed: Sequence[Partition]
+) -> Chunks:
+    await open_in_turns(closed)
+    answer = _serve(ctx, memoryview(frame), position, request, is_opened=True)
+    return await settled(answer) if isinstance(answer, list | Deferred) else await answer
 
 
 def _fetch(

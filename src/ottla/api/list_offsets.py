@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.api.refusal import refusal
 from ottla.model.errors import ApiError, ErrorCode, OttlaError
+from ottla.runtime.opening import open_in_turns, unopened
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -64,6 +65,7 @@ async def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffset
     asked = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
+    await open_in_turns(unopened(ctx.services.partitions, asked))
     topics = []
     for topic in request.topics:
         partitions = []

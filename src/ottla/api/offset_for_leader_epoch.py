@@ -5,10 +5,12 @@ The leader answers, consumers and followers alike, and up to the end of its log.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from ottla.api.refusal import refusal
 from ottla.model.errors import OttlaError
+from ottla.runtime.opening import opened_first
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -21,7 +23,14 @@ if TYPE_CHECKING:
     from ottla.api.context import RequestContext
 
 
-def handle(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+def handle(
+    ctx: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse | Awaitable[OffsetForLeaderEpochResponse]:
+    places = ((topic.topic, partition.partition) for topic in request.topics for partition in topic.partitions)
+    return opened_first(ctx.services.partitions, places, lambda: _response(ctx, request))
+
+
+def _response(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 import structlog
 
 from ottla.api.context import Caller, Rememberer, RequestContext, Services
-from ottla.api.deferred import Deferred
+from ottla.api.deferred import Deferred, settled
 from ottla.model.chunks import Chunks
 from ottla.model.errors import ApiError, ErrorCode, MalformedMessageError
 from ottla.model.limits import RECORDS_ANSWER_ITEMS_INLINE_MAX
@@ -135,7 +135,7 @@ class Dispatcher:
             self._metrics.requests[key] += 1
             peer = EnvelopedPeer(host, listener, principal)
             context = RequestContext(self._services, key, version, correlation_id, client_id, host, listener, principal)
-            chunks = await _settled(self._serve_here(api, context, frame, position, peer))
+            chunks = await settled(self._serve_here(api, context, frame, position, peer))
         except MalformedMessageError as error:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"malformed request in an envelope: {error}") from error
         if peer.refused is not None or not chunks:
@@ -197,7 +197,7 @@ class Dispatcher:
             answer = await channel.forward(data, principal=context.principal, host=context.peer_host)
             if answer is not None:
                 return [answer]
-            return await _settled(self._serve_here(api, context, data, position, peer))
+            return await settled(self._serve_here(api, context, data, position, peer))
         except MalformedMessageError as error:
             peer.refuse(f"malformed request: {error}")
             return []
@@ -295,15 +295,6 @@ class Dispatcher:
             exc_info=error,
         )
         return ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed on this request; its log says why"
-
-
-async def _settled(answer: Chunks | Deferred) -> Chunks:
-    if not isinstance(answer, Deferred):
-        return answer
-    done = asyncio.Event()
-    answer.listen(done.set)
-    await done.wait()
-    return answer.chunks
 
 
 async def _complete(deferred: Deferred, work: Coroutine[Any, Any, Chunks]) -> None:

@@ -69,6 +69,11 @@ class Hosted:
             )
             self.table.host(TopicImage(name, UUID(int=100 + number), states), config)
 
+    def open_logs(self) -> None:
+        """Touch every partition, so that nobody who asks for many of them has to wait."""
+        for partition in self.table:
+            _ = partition.log
+
     def fetches(self) -> Fetches:
         return Fetches(self.table, asyncio.get_running_loop())
 

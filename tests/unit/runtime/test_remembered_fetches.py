@@ -29,6 +29,7 @@ class Consumer:
 
     def __init__(self, *, isolation: int = 0) -> None:
         self.hosted = Hosted(partitions=PARTITIONS)
+        self.hosted.open_logs()
         self.services = fetch_services(self.hosted)
         self.fetches = self.services.fetches
         self.connection = cast(Rememberer, SimpleNamespace(remembered_fetch=None, repeated_fetch=None))
