@@ -17,7 +17,7 @@ from ottla.model.chunks import Chunks
 class Deferred:
     """One answer that is owed. Completed once or cancelled once; whatever comes after that is ignored."""
 
-    __slots__ = ("_listener", "_on_cancel", "cancelled", "chunks", "done", "is_behind")
+    __slots__ = ("_listener", "_on_cancel", "cancelled", "chunks", "done", "is_behind", "weight")
 
     def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
         self.chunks: Chunks = []
@@ -25,6 +25,8 @@ class Deferred:
         self.cancelled = False
         self.is_behind = False
         """Whether some older answers were owed on its connection when it joined them."""
+        self.weight = 1
+        """How many usual answers it counts as, while it is owed."""
         self._listener: Callable[[], None] | None = None
         self._on_cancel = on_cancel
 

@@ -9,6 +9,10 @@ FRAME_BYTES_UNAUTHENTICATED_MAX: Final = 512 * 1024
 """A first frame longer than this is not a Kafka client's: HTTP's "GET " reads as a length of 1.2 GB."""
 IN_FLIGHT_REQUESTS_MAX: Final = 64
 """Answers owed to one connection before it is no longer read."""
+HEAVY_ANSWER_WEIGHT: Final = IN_FLIGHT_REQUESTS_MAX // 4
+"""An answer that may have very many items counts as so many of those."""
+LONG_REQUEST_WEIGHT: Final = IN_FLIGHT_REQUESTS_MAX
+"""The answer to a request that is decoded in a thread; nothing else of its connection is begun before it is there."""
 OUTPUT_BYTES_PAUSE: Final = 1 << 20
 """Bytes waiting for one client before it is no longer read."""
 RECEIVE_BUFFER_BYTES: Final = 1 << 20

@@ -3,7 +3,8 @@
 Theory of operation. An answer that is ready while nothing older is owed is sent at once; else it waits in `_owed`
 behind the older ones. What the socket does not take waits in `_output`. While further frames lie in the receive buffer,
 answers are only queued (`_corked`), and leave together when the last one is handled. A client that is owed too much is
-no longer read until it has taken half of that.
+no longer read until it has taken half of that. An answer that may be large counts as several (`Deferred.weight`), since
+nobody knows how large it is before it is made.
 
 Produce requests that were taken (`api.produce_turn`) are answered here too, when their turn of the loop ends: `taken`
 counts them, and the answers to those of one connection leave together.
@@ -57,6 +58,7 @@ class Answering(ABC):
         "_leaving",
         "_output",
         "_owed",
+        "_owed_weight",
         "_paused",
         "_releasing",
         "_send",
@@ -87,6 +89,8 @@ class Answering(ABC):
         self._alive = True
         self._draining = False
         self._owed: deque[Deferred | Chunks] | None = None
+        self._owed_weight = 0
+        """What is in `_owed`, in usual answers."""
         self._corked = False
         self._leaving = b""
         """An answer that waits for the end of the turn."""
@@ -141,6 +145,7 @@ class Answering(ABC):
         if self._owed is None:
             self._owed = deque()
         self._owed.append(answer)
+        self._owed_weight += _weight(answer)
         if isinstance(answer, Deferred):
             answer.is_behind = len(self._owed) > OLDER_ANSWERS_MIN
             answer.listen(self._release)
@@ -177,7 +182,7 @@ class Answering(ABC):
                 self._answer(head.chunks)
             else:
                 break
-            owed.popleft()
+            self._owed_weight -= _weight(owed.popleft())
         self._corked = was_corked
         self._flush()
         self._after_progress()
@@ -190,7 +195,7 @@ class Answering(ABC):
         body = head.chunks[0]
         if type(body) is not bytes or len(body) > JOINED_BYTES_MAX:
             return False
-        owed.popleft()
+        self._owed_weight -= _weight(owed.popleft())
         self._send_bytes(body)
         self._answered_shortly = False  # Its client had to wait for others; to wait for it here would cost those.
         if self._paused or self._draining:
@@ -349,8 +354,7 @@ class Answering(ABC):
     # Pausing
 
     def _pause_if_owed_too_much(self) -> None:
-        owed = len(self._owed) if self._owed else 0
-        if self._paused or (owed < IN_FLIGHT_REQUESTS_MAX and self._output.pending <= OUTPUT_BYTES_PAUSE):
+        if self._paused or (self._owed_weight < IN_FLIGHT_REQUESTS_MAX and self._output.pending <= OUTPUT_BYTES_PAUSE):
             return
         self._paused = True
         self._share.metrics.reads_paused += 1
@@ -359,11 +363,14 @@ class Answering(ABC):
         """Something left the queues: read again if that made enough room, close if it was the last."""
         if not self._alive:
             return
-        owed = len(self._owed) if self._owed else 0
         pending = self._output.pending
         if self._draining:
-            if not owed and not pending:
+            if not self._owed and not pending:
                 self._finish()
-        elif self._paused and owed <= IN_FLIGHT_REQUESTS_MAX // 2 and pending <= OUTPUT_BYTES_PAUSE // 2:
+        elif self._paused and self._owed_weight <= IN_FLIGHT_REQUESTS_MAX // 2 and pending <= OUTPUT_BYTES_PAUSE // 2:
             self._paused = False
             self._read_again()
+
+
+def _weight(answer: Deferred | Chunks) -> int:
+    return answer.weight if isinstance(answer, Deferred) else 1

@@ -27,7 +27,7 @@ from ottla.api.context import Caller, Rememberer, RequestContext, Services
 from ottla.api.deferred import Deferred, settled
 from ottla.model.chunks import Chunks
 from ottla.model.errors import ApiError, ErrorCode, MalformedMessageError
-from ottla.model.limits import RECORDS_ANSWER_ITEMS_INLINE_MAX
+from ottla.model.limits import HEAVY_ANSWER_WEIGHT, LONG_REQUEST_WEIGHT, RECORDS_ANSWER_ITEMS_INLINE_MAX
 from ottla.wire.fetch_types import API_KEY as FETCH_KEY
 from ottla.wire.headers import API_VERSIONS_KEY, RequestHeader, encode_response, request_header_fields
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -165,21 +165,24 @@ class Dispatcher:
     ) -> Chunks | Deferred | None:
         data = bytes(frame)
         if api.forwarded and self._services.channel is not None and not self._services.channel.is_here:
-            return self._later(self._forward(self._services.channel, api, context, data, position, peer))
+            forwarding = self._forward(self._services.channel, api, context, data, position, peer)
+            return self._later(forwarding, _weight(api, len(data)))
         return self._serve_here(api, context, data, position, peer)
 
     def _serve_here(
         self, api: Api, context: RequestContext, data: bytes, position: int, peer: Peer
     ) -> Chunks | Deferred:
         if len(data) > DECODE_INLINE_BYTES_MAX:
-            return self._later(self._serve_long(api, context, data, position, peer))
+            return self._later(self._serve_long(api, context, data, position, peer), _weight(api, len(data)))
         request = decode(_request_type(api), data, context.api_version, position)
         try:
             result = cast("Handler", api.handler)(context, request)
             if not isinstance(result, Message):
-                return self._later(self._serve_awaited(api, context, request, result, peer))
+                awaiting = self._serve_awaited(api, context, request, result, peer)
+                return self._later(awaiting, _weight(api, len(data)))
             if api.heavy and has_many_items(result):
-                return self._later(self._serve_heavy(api, context, request, result, peer))
+                encoding = self._serve_heavy(api, context, request, result, peer)
+                return self._later(encoding, _weight(api, len(data)))
             return [encode_response(result, context.api_version, context.correlation_id)]
         except Exception as error:
             return self._error_answer(api, context, request, error, peer)
@@ -255,8 +258,9 @@ class Dispatcher:
         except Exception as error:
             return self._close_over(api, context, error, peer)
 
-    def _later(self, work: Coroutine[Any, Any, Chunks]) -> Deferred:
+    def _later(self, work: Coroutine[Any, Any, Chunks], weight: int = 1) -> Deferred:
         deferred = Deferred()
+        deferred.weight = weight
         task = asyncio.get_running_loop().create_task(_complete(deferred, work))
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
@@ -299,6 +303,13 @@ class Dispatcher:
 
 async def _complete(deferred: Deferred, work: Coroutine[Any, Any, Chunks]) -> None:
     deferred.complete(await work)
+
+
+def _weight(api: Api, request_bytes: int) -> int:
+    """What an answer that comes later may cost until it is sent, in usual answers."""
+    if request_bytes > DECODE_INLINE_BYTES_MAX:
+        return LONG_REQUEST_WEIGHT
+    return HEAVY_ANSWER_WEIGHT if api.heavy else 1
 
 
 def _request_type(api: Api) -> type[Message]:

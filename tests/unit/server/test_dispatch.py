@@ -17,6 +17,7 @@ from ottla.api.entry import Api
 from ottla.model.chunks import Chunks
 from ottla.model.configs.resolve import BrokerConfig
 from ottla.model.errors import ApiError, ErrorCode, MalformedMessageError
+from ottla.model.limits import IN_FLIGHT_REQUESTS_MAX
 from ottla.runtime.remembered_fetches import RememberedFetch
 from ottla.runtime.repeated_fetches import RepeatedFetch
 from ottla.server.dispatch import Dispatcher, has_many_items
@@ -414,5 +415,40 @@ def test_closing_cancels_what_is_still_worked_on(run: Run) -> None:
         assert isinstance(result, Deferred)
         assert not result.done
         assert not caller.refused
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("heavy", "topics", "at_a_time"),
+    [(False, 1, IN_FLIGHT_REQUESTS_MAX), (True, 1, 4), (False, 20_000, 1)],
+    ids=["usual", "heavy answer", "long request"],
+)
+def test_one_client_cannot_have_many_large_answers_made_at_a_time(
+    run: Run, serve: Serve, heavy: bool, topics: int, at_a_time: int
+) -> None:
+    """What they cost until they are sent is the broker's memory, and a client that asks and never reads is free to."""
+
+    async def main() -> None:
+        begun = 0
+        go_on = asyncio.Event()
+
+        async def handler(_: RequestContext, request: CreatePartitionsRequest) -> Message:
+            nonlocal begun
+            begun += 1
+            await go_on.wait()
+            return answer_to(request)
+
+        services = make_services()
+        dispatcher = Dispatcher([create_partitions(handler, heavy=heavy)], services)
+        request, total = bytes(create_request(topics=topics)), at_a_time + 8
+        async with serve(dispatcher.dispatch, services=services) as server, await server.connect() as client:
+            asking = asyncio.ensure_future(client.ask(*[request] * total))
+            await until(lambda: server.metrics.reads_paused == 1 and begun == at_a_time)
+            assert len(dispatcher._tasks) == at_a_time
+            go_on.set()
+            assert len({bytes(answer) for answer in await client.answers(total)}) == 1
+            await asking
+        await dispatcher.close()
 
     run(main)
