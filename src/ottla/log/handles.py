@@ -17,12 +17,10 @@ from __future__ import annotations
 
 import resource
 from collections import OrderedDict
-from typing import Final
 
 from ottla.log.disk import Disk, File
 from ottla.log.room import Rooms
-
-OPEN_FILES_MAX: Final = 4096
+from ottla.model.limits import LOG_FILES_OPEN_MAX
 
 
 class FileHandle:
@@ -137,5 +135,5 @@ def _default_bound() -> int:
     """Half of what the system allows the process, the rest is for connections."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
-        return OPEN_FILES_MAX
-    return max(16, min(OPEN_FILES_MAX, soft // 2))
+        return LOG_FILES_OPEN_MAX
+    return max(16, min(LOG_FILES_OPEN_MAX, soft // 2))

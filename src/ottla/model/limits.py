@@ -17,6 +17,8 @@ OUTPUT_BYTES_PAUSE: Final = 1 << 20
 """Bytes waiting for one client before it is no longer read."""
 RECEIVE_BUFFER_BYTES: Final = 1 << 20
 """One per loop, not per connection."""
+LOG_FILES_OPEN_MAX: Final = 4096
+"""Files of logs that stay open; fewer where the process may not have twice as many."""
 TOPIC_NAME_LENGTH_MAX: Final = 249
 PARTITIONS_PER_TOPIC_MAX: Final = 100_000
 ARRAY_ELEMENTS_MAX: Final = 10_000_000

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.api.produce_turn import ProduceTurn
+from ottla.model.limits import LOG_FILES_OPEN_MAX
 from ottla.server.attention import Attention
 from ottla.server.idle import IdleWheel
 from ottla.server.output import STAGING_BYTES
@@ -21,13 +23,18 @@ if TYPE_CHECKING:
     from ottla.model.configs.resolve import BrokerConfig
 
 
+CONNECTIONS_MAX: Final = 2**31 - 1
+SPARE_FILES_MIN: Final = 48
+"""Open files that neither logs nor clients may have: for other brokers, scrapes, checkpoints, compaction."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
     """What clients may cost, by Kafka's configs and with Kafka's defaults."""
 
     request_bytes_max: int = 100 * 1024 * 1024
-    connections_max: int = 2**31 - 1
-    connections_per_host_max: int = 2**31 - 1
+    connections_max: int = CONNECTIONS_MAX
+    connections_per_host_max: int = CONNECTIONS_MAX
     connections_per_host_overrides: Mapping[str, int] = field(default_factory=dict)
     idle_ms_max: int = 600_000
 
@@ -35,7 +42,7 @@ class ConnectionLimits:
     def of(cls, config: BrokerConfig) -> ConnectionLimits:
         return cls(
             request_bytes_max=config.socket_request_max_bytes,
-            connections_max=config.max_connections,
+            connections_max=min(config.max_connections, _connections_possible()),
             connections_per_host_max=config.max_connections_per_ip,
             connections_per_host_overrides=config.max_connections_per_ip_overrides,
             idle_ms_max=config.connections_max_idle_ms,
@@ -43,6 +50,15 @@ class ConnectionLimits:
 
     def per_host(self, host: str) -> int:
         return self.connections_per_host_overrides.get(host, self.connections_per_host_max)
+
+
+def _connections_possible() -> int:
+    """How many leave enough open files to the rest of the broker: a log that cannot be opened has failed."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return CONNECTIONS_MAX
+    of_logs = min(LOG_FILES_OPEN_MAX, soft // 2)
+    return max(soft - of_logs - max(soft // 8, SPARE_FILES_MIN), 1)
 
 
 class LoopShare:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ottla.log.disk import File, RealDisk
-from ottla.log.handles import OPEN_FILES_MAX, FileHandle, OpenFiles
+from ottla.log.handles import FileHandle, OpenFiles
+from ottla.model.limits import LOG_FILES_OPEN_MAX
 
 
 def handles(tmp_path: Path, files: OpenFiles, count: int) -> list[FileHandle]:
@@ -90,4 +91,4 @@ def test_the_bound_leaves_room_for_connections(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
     assert OpenFiles(RealDisk()).files_max == 512
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert OpenFiles(RealDisk()).files_max == OPEN_FILES_MAX
+    assert OpenFiles(RealDisk()).files_max == LOG_FILES_OPEN_MAX
