@@ -26,7 +26,7 @@ from uuid import UUID
 
 from ottla.log import checkpoints, names, producer_replay, recovery
 from ottla.log.disk import Disk
-from ottla.log.failures import storage_errors
+from ottla.log.failures import storage_errors, unreadable
 from ottla.log.following import FollowingLog
 from ottla.log.handles import OpenFiles
 from ottla.log.producer_state import PRODUCER_ID_EXPIRATION_MS_DEFAULT, SEQUENCE_MAX, remembered
@@ -96,7 +96,7 @@ class PartitionLog(FollowingLog):
         `clean` says that the log was closed properly; then this takes less than a millisecond. If not, everything from
         the recovery point on is read and checked. CorruptLogError if what was safe on disk is not there any more.
         """
-        with storage_errors(directory):
+        try:
             loaded = recovery.load(
                 directory,
                 config,
@@ -109,6 +109,8 @@ class PartitionLog(FollowingLog):
                 producer_id_expiration_ms=producer_id_expiration_ms,
             )
             topic_id = _settle_topic_id(disk, directory, topic_id)
+        except OSError as error:
+            raise unreadable(directory, error) from error
         return cls(
             tp,
             config,

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from ottla.log import timestamps
 from ottla.log.epochs import LeaderEpochs
-from ottla.log.failures import failed, storage_errors
+from ottla.log.failures import storage_errors, unreadable
 from ottla.log.reading_place import ReadingPlace
 from ottla.log.segment import Segment
 from ottla.log.timestamps import TimestampedOffset
@@ -106,7 +106,12 @@ class ReadableLog:
                 if not at_least_one:
                     return None
                 length = first
-        return _file_slice((segment.log.get(), position, length, None)) if length > 0 else None
+        if length <= 0:
+            return None
+        try:
+            return _file_slice((segment.log.get(), position, length, None))
+        except OSError as error:
+            raise unreadable(self.directory, error) from error
 
     def _read_elsewhere(self, offset: int, max_bytes: int, max_offset: int, at_least_one: bool) -> FileSlice | None:
         """The same, for an offset that the tail does not know."""
@@ -119,7 +124,7 @@ class ReadableLog:
         try:
             return read_slice(self.segments, self.log_end_offset, offset, max_bytes, max_offset, at_least_one)
         except OSError as error:
-            raise failed(self.directory, error) from error
+            raise unreadable(self.directory, error) from error
 
     def read_on(self, place: ReadingPlace, offset: int, max_bytes: int, max_offset: int) -> FileSlice | None:
         """As `read` with at least one batch, for a reader that goes on where its last read has ended, or nearly."""
@@ -137,7 +142,7 @@ class ReadableLog:
             end = segment.size if max_offset >= self.log_end_offset else position_of(segment, max_offset)
             file = segment.log.get()
         except OSError as error:
-            raise failed(self.directory, error) from error
+            raise unreadable(self.directory, error) from error
         length = min(max(max_bytes, first_bytes), end - position)
         place.read_position = position
         return _file_slice((file, position, length, place.show)) if length >= first_bytes else None

@@ -6,7 +6,15 @@ Whoever decides what is written, a leader or a follower, is built on this. What 
 
 from __future__ import annotations
 
-from ottla.log.failures import failed, is_out_of_space, out_of_space, storage_errors
+from ottla.log.failures import (
+    failed,
+    is_out_of_files,
+    is_out_of_space,
+    out_of_files,
+    out_of_space,
+    storage_errors,
+    unreadable,
+)
 from ottla.log.keeping import KeptLog
 from ottla.log.producer_replay import Marker
 from ottla.log.recovery import new_segment
@@ -92,20 +100,26 @@ class WritableLog(KeptLog):
         if segment.size + size > self._segment_bytes or last_offset > segment.last_offset_max:
             self._roll(base_offset, now_ms)
         elif segment.size:
-            segment.roll_timestamp = roll_timestamp(segment, self._config)
-            if is_old(segment, self._config, max_timestamp, now_ms):
+            try:
+                segment.roll_timestamp = roll_timestamp(segment, self._config)
+                has_aged = is_old(segment, self._config, max_timestamp, now_ms)
+            except OSError as error:
+                raise unreadable(self.directory, error) from error
+            if has_aged:
                 self._roll(base_offset, now_ms)
         return self.active
 
     def _not_written(self, error: OSError) -> OttlaError:
         """What to tell after a failed write, with the file as it was before."""
-        if not is_out_of_space(error):
+        lacks_files = is_out_of_files(error)
+        if not lacks_files and not is_out_of_space(error):
             return failed(self.directory, error)
         try:
-            self.active.cut_back()
+            if not lacks_files or self.active.log.file is not None:
+                self.active.cut_back()
         except OSError as worse:
             return failed(self.directory, worse)
-        return out_of_space(self.directory, error)
+        return (out_of_files if lacks_files else out_of_space)(self.directory, error)
 
     # -- segments
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 from uuid import UUID
 
 import pytest
@@ -380,3 +382,30 @@ def test_offsets_that_are_far_apart_go_to_segments_of_their_own() -> None:
 
 def test_the_header_check_of_producers_accepts_what_these_tests_send() -> None:
     assert check(memoryview(batch_of(3))).record_count == 3
+
+
+def test_too_few_open_files_are_no_broken_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads, writes or opens is told to try again, and the directory stays online."""
+    disk = CrashDisk()
+    disk.makedirs("/data")
+    log = open_log(disk, "/data/orders-3")
+    append(log, batch_of(2))
+
+    def refused(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        log.active.log.forget()
+        patched.setattr(disk, "open", refused)
+        touches: list[Callable[[], object]] = [
+            lambda: log.read(0, 1000, 2, True),
+            lambda: append(log, batch_of(1)),
+            lambda: open_log(disk, "/data/orders-4"),
+        ]
+        for touch in touches:
+            with pytest.raises(ApiError) as raised:
+                touch()
+            assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert append(log, batch_of(1)).base_offset == 2
+    assert len(read_all(log)) == 2
+    assert open_log(disk, "/data/orders-4", clean=False).log_end_offset == 0
