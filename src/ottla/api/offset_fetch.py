@@ -35,16 +35,17 @@ TOPIC_IDS_SINCE: Final = 10
 
 GROUPS_PER_TURN_MAX: Final = 100
 OFFSETS_INLINE_MAX: Final = 2000
-"""An answer with more offsets is made in a thread."""
+"""An answer with more offsets is made in a thread, and no turn of the loop looks up many more."""
 
 Fetched: TypeAlias = list[FetchedTopic] | ApiError
 
 
 def handle(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     groups = _groups(request, ctx.api_version)
-    if len(groups) > GROUPS_PER_TURN_MAX:
-        return _fetch_slowly(ctx, request, groups)
-    results = [_fetch(ctx, group, require_stable=request.require_stable) for group in groups]
+    results: list[Fetched | Awaitable[list[FetchedTopic]]] = []
+    _fetch_some(ctx, request, groups, results)
+    if len(results) < len(groups):
+        return _fetch_slowly(ctx, request, groups, results)
     fetched = [result for result in results if isinstance(result, list | ApiError)]
     if len(fetched) < len(results) or _count(fetched) > OFFSETS_INLINE_MAX:
         return _when_there(ctx, groups, results)
@@ -90,15 +91,32 @@ def _asked(image: MetadataImage, topics: Sequence[OffsetFetchRequestTopics], ver
     return [TopicPartitions(topic.name, partitions, topic.id) for topic, partitions in found if topic is not None]
 
 
+def _fetch_some(
+    ctx: RequestContext,
+    request: OffsetFetchRequest,
+    groups: Sequence[OffsetFetchRequestGroup],
+    results: list[Fetched | Awaitable[list[FetchedTopic]]],
+) -> None:
+    """Ask about the next groups, as many as one turn of the loop has time for."""
+    first, found = len(results), 0
+    for group in groups[first : first + GROUPS_PER_TURN_MAX]:
+        result = _fetch(ctx, group, require_stable=request.require_stable)
+        results.append(result)
+        found += _count([result]) if isinstance(result, list) else 0
+        if found > OFFSETS_INLINE_MAX:
+            return
+
+
 async def _fetch_slowly(
-    ctx: RequestContext, request: OffsetFetchRequest, groups: Sequence[OffsetFetchRequestGroup]
+    ctx: RequestContext,
+    request: OffsetFetchRequest,
+    groups: Sequence[OffsetFetchRequestGroup],
+    results: list[Fetched | Awaitable[list[FetchedTopic]]],
 ) -> OffsetFetchResponse:
-    """Ask about very many groups without holding up others."""
-    results: list[Fetched | Awaitable[list[FetchedTopic]]] = []
-    for number, group in enumerate(groups):
-        if number % GROUPS_PER_TURN_MAX == 0:
-            await asyncio.sleep(0)
-        results.append(_fetch(ctx, group, require_stable=request.require_stable))
+    """Go on where so much was found that others have to have their turn."""
+    while len(results) < len(groups):
+        await asyncio.sleep(0)
+        _fetch_some(ctx, request, groups, results)
     return await _when_there(ctx, groups, results)
 
 

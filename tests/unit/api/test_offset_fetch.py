@@ -136,6 +136,31 @@ def test_very_many_groups_and_very_many_offsets(services: OffsetServices) -> Non
     assert services.offload.runs == 1
 
 
+def test_others_have_their_turn_between_a_few_groups_with_very_many_offsets(
+    services: OffsetServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, asked = services.groups.submit, 0
+    most_in_a_turn = in_a_turn = 0
+
+    def submit(key: str, command: Any) -> Any:
+        nonlocal asked, in_a_turn, most_in_a_turn
+        asked, in_a_turn = asked + 1, in_a_turn + 1
+        most_in_a_turn = max(most_in_a_turn, in_a_turn)
+        return real(key, command)
+
+    async def sleep(_: float) -> None:
+        nonlocal in_a_turn
+        in_a_turn = 0
+
+    monkeypatch.setattr(services.groups, "submit", submit)
+    monkeypatch.setattr("ottla.api.offset_fetch.asyncio.sleep", sleep)
+    many = list(range(offset_fetch.OFFSETS_INLINE_MAX + 1))
+    group_ids = ["g", "h", "k", "l"]
+    found = fetch(services, 8, request(8, [("t", TOPIC_ID, many)], *group_ids))
+    assert list(found) == group_ids
+    assert (asked, most_in_a_turn) == (len(group_ids), 1)
+
+
 @pytest.mark.parametrize("later", [False, True])
 @pytest.mark.parametrize("version", range(1, 11))
 def test_a_refusal_stands_where_the_version_has_a_place(services: OffsetServices, version: int, later: bool) -> None:
