@@ -86,8 +86,8 @@ def load(
     is_new = not disk.is_dir(directory)
     if is_new:
         disk.makedirs(directory)
-        # It has nothing that a crash could have torn, whatever happened before; and it may be opened on the loop.
-        clean = True
+        # It has nothing that a crash could have torn, unless it had; and it may be opened on the loop.
+        clean = clean or not recovery_point
     listing = [] if is_new else finish_interrupted(disk, directory, disk.listdir(directory))
     log = LoadedLog(
         directory=directory,
