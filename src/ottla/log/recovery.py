@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
+from typing import Final
 
 from ottla.log import names, producer_replay
 from ottla.log.disk import Disk
@@ -41,6 +42,10 @@ from ottla.log.transaction_index import AbortedTransaction
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import CorruptLogError
 from ottla.wire.batch import BatchHeader
+
+CRASH_GAP_MAX: Final = 2**30
+"""No crash takes so many offsets: nobody can have written them since the last sync. A leader's compaction may, and its
+follower begins a new segment behind what the index of one cannot span (`WritableLog._next_base_offset`)."""
 
 
 @dataclass(slots=True)
@@ -318,7 +323,8 @@ class _Recovery:
     def _is_after_a_hole(self, segment: Segment) -> bool:
         """Whether a crash took what was between this segment and the one before: the end of it, or whole segments."""
         log = self._log
-        if segment.base_offset == log.log_end_offset or log.log_end_offset < log.recovery_point:
+        gap = segment.base_offset - log.log_end_offset
+        if gap == 0 or gap >= CRASH_GAP_MAX or log.log_end_offset < log.recovery_point:
             return False
         return segment.base_offset > gaps_until(self._disk, log.directory)
 

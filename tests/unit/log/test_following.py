@@ -285,6 +285,27 @@ def test_a_sync_that_began_before_a_cut_says_nothing_about_what_came_after() -> 
     assert log.recovery_point == log.log_end_offset
 
 
+@pytest.mark.parametrize("distance", [1, 40, 2**31 + 7])
+def test_a_crash_costs_a_follower_nothing_where_its_leaders_compaction_left_gaps(distance: int) -> None:
+    disk, leader = CrashDisk(), leader_log(40, value=b"v" * 100)
+    log = memory_log(disk, **SMALL)
+    for number, batch in enumerate(read_all(leader)):
+        if number % 3 == 0:
+            moved = bytearray(batch)
+            moved[:8] = (read_header(batch).base_offset + number * distance).to_bytes(8, "big")
+            assert log.append_as_follower(memoryview(moved), NOW_MS) == len(moved)
+    before, end_offset = read_all(log), log.log_end_offset
+    assert len(log.segments) > 3
+    check_indexes(log)
+
+    # The process dies, and all it wrote is there.
+    again = open_log(disk, DIRECTORY, config=TopicConfig(**SMALL), clean=False)
+
+    assert again.log_end_offset == end_offset
+    assert read_all(again) == before
+    check_indexes(again)
+
+
 def test_a_segment_whose_sync_a_cut_came_between_is_synced_again() -> None:
     disk = CrashDisk()
     log = memory_log(disk, **SMALL)
