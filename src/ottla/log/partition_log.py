@@ -34,7 +34,7 @@ from ottla.log.recovery import LoadedLog
 from ottla.log.retention import expired_segments
 from ottla.log.segment import Segment
 from ottla.model.configs.resolve import TopicConfig
-from ottla.model.errors import ApiError, CorruptLogError, ErrorCode
+from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, OutOfSpaceError
 from ottla.model.ids import NO_TIMESTAMP, TopicPartition
 from ottla.wire.batch import CONTROL_BIT, LENGTH_PREFIX_BYTES, BatchHeader, assign_run, set_log_append_time
 
@@ -256,7 +256,10 @@ class PartitionLog(FollowingLog):
         return Appended(base_offset, placed.last_offset, NO_TIMESTAMP, False)
 
     def retention_candidates(self, now_ms: int, high_watermark: int | None = None) -> list[Segment]:
-        """The oldest segments that need not be kept any longer. If that is all of them, a new one is begun first."""
+        """The oldest segments that need not be kept any longer. If that is all of them, a new one is begun first.
+
+        Where there is no space for it the last one stays until the others have made some.
+        """
         with storage_errors(self.directory):
             expired = expired_segments(
                 self.segments,
@@ -268,7 +271,12 @@ class PartitionLog(FollowingLog):
             )
         candidates = self.segments[: expired.below_start + expired.by_size + expired.by_time]
         if expired.needs_roll:
-            self.roll(now_ms)
+            try:
+                self.roll(now_ms)
+            except OutOfSpaceError:
+                candidates = candidates[:-1]
+                if not candidates:
+                    raise
         return candidates
 
 

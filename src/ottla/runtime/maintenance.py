@@ -120,9 +120,9 @@ class Maintenance:
                 f"{partition.topic_partition} is readable up to {partition.high_watermark}",
             )
         opened = partition.log
-        dropped = opened.delete_records_before(offset)
+        # Not after the start is stored: a full disk may have no room for that until these files are gone.
+        self.discard(opened, opened.delete_records_before(offset))
         await self._directories.store_log_start(partition)
-        self.discard(opened, dropped)
         partition.changed()
         partition.grown()
         return opened.log_start_offset

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from ottla.log.partition_log import PartitionLog
 from ottla.model.configs.resolve import TopicConfig
-from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.errors import ApiError, ErrorCode, OutOfSpaceError
 from ottla.wire.batch import read_header
 from tests.unit.log.crash_disk import CrashDisk
 from tests.unit.log.support import NOW_MS, ProducerFields, append, batch_of, check_indexes, open_log, read_all
@@ -54,6 +56,20 @@ def test_retention_begins_a_new_segment_before_the_last_one_goes() -> None:
     assert append(log, batch_of(1)).base_offset == 15
     log.close()
     assert open_log(disk, DIRECTORY).log_end_offset == 16
+
+
+def test_retention_makes_room_on_a_disk_that_is_too_full_for_a_new_segment() -> None:
+    disk, log = log_of_segments(3, retention_ms=10)
+    append(log, batch_of(5, timestamp=NOW_MS))
+    disk.fail_writes = lambda size: OSError(errno.ENOSPC, "No space left on device")
+    candidates = log.retention_candidates(NOW_MS + 10**6)
+    log.delete_files(log.drop_segments(candidates))
+    assert (bases(log), log.log_start_offset, log.log_end_offset) == ([30], 30, 35)
+    with pytest.raises(OutOfSpaceError):
+        log.retention_candidates(NOW_MS + 10**6)
+    disk.fail_writes = lambda size: None
+    log.drop_segments(log.retention_candidates(NOW_MS + 10**6))
+    assert (bases(log), log.log_start_offset, log.log_end_offset) == ([35], 35, 35)
 
 
 def test_retention_stops_at_the_high_watermark() -> None:
