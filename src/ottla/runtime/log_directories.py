@@ -105,7 +105,7 @@ class LogDirectories:
         self._deleting: dict[TopicPartition, asyncio.Future[list[str]]] = {}
         self._removals: dict[asyncio.Future[None], None] = {}
         self._is_closing = asyncio.Event()
-        self.checkpoints = OffsetCheckpoints(world, self._places.get)
+        self.checkpoints = OffsetCheckpoints(world, self._places.get, lambda error: self._on_failure(error))
         self._cleaner_checkpoints: dict[LogDirectory, CleanerCheckpoint] = {}
 
     def open(self, config: BrokerConfig) -> None:
@@ -441,9 +441,12 @@ class LogDirectories:
         for directory in self.online:
             if directory.online and directory not in failed:
                 points = [p for p in opened if self._places.get(p.topic_partition) is directory]
-                await self.checkpoint(points)
-                await self.checkpoints.store_high_watermarks(points)
-                await self._world.offload.run(directory.mark_clean, self.broker_epoch)
+                try:
+                    await self.checkpoint(points)
+                    await self.checkpoints.store_high_watermarks(points)
+                    await self._world.offload.run(directory.mark_clean, self.broker_epoch)
+                except OttlaError as error:
+                    log.error("log directory could not be closed", directory=directory.path, reason=str(error))
 
     def close(self) -> None:
         """Let others have the directories."""

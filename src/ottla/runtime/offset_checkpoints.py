@@ -10,12 +10,12 @@ What an editor must keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.log.directory import LogDirectory
-from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.errors import ApiError, ErrorCode, OutOfSpaceError, StorageError
 from ottla.model.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -28,11 +28,17 @@ Offsets: TypeAlias = dict[TopicPartition, int]
 class OffsetCheckpoints:
     """The checkpoint files of all log directories."""
 
-    __slots__ = ("_directory_of", "_locks", "_world")
+    __slots__ = ("_directory_of", "_locks", "_on_failure", "_world")
 
-    def __init__(self, world: World, directory_of: Callable[[TopicPartition], LogDirectory | None]) -> None:
+    def __init__(
+        self,
+        world: World,
+        directory_of: Callable[[TopicPartition], LogDirectory | None],
+        on_failure: Callable[[StorageError], object],
+    ) -> None:
         self._world = world
         self._directory_of = directory_of
+        self._on_failure = on_failure
         self._locks: dict[LogDirectory, asyncio.Lock] = {}
 
     def turn(self, directory: LogDirectory) -> asyncio.Lock:
@@ -43,19 +49,41 @@ class OffsetCheckpoints:
         return lock
 
     async def store(self, partitions: Iterable[Partition]) -> None:
-        """Store recovery points and log starts of the partitions that are open."""
+        """Store recovery points and log starts of the partitions that are open. Errors as those of `_in_each`."""
+        await self._in_each(partitions, self._store_in)
+
+    async def _store_in(self, directory: LogDirectory, partitions: Iterable[Partition]) -> None:
+        recovery_points: Offsets = {}
+        log_starts: Offsets = {}
+        for partition in partitions:
+            opened, tp = partition.log_or_none, partition.topic_partition
+            if opened is None:
+                continue
+            recovery_points[tp] = opened.recovery_point
+            if opened.log_start_offset > opened.segments[0].base_offset or tp in directory.log_start_offsets:
+                log_starts[tp] = opened.log_start_offset
+        await self._write(directory, recovery_points, log_starts, {})
+
+    async def _in_each(
+        self,
+        partitions: Iterable[Partition],
+        store: Callable[[LogDirectory, Iterable[Partition]], Awaitable[None]],
+    ) -> None:
+        """Have stored what there is in each directory, whatever becomes of the others.
+
+        One that fails goes offline. OutOfSpaceError if one is full, when all have had their turn.
+        """
+        full: OutOfSpaceError | None = None
         for directory, there in self._by_directory(partitions):
             async with self.turn(directory):
-                recovery_points: Offsets = {}
-                log_starts: Offsets = {}
-                for partition in self._still_in(directory, there):
-                    opened, tp = partition.log_or_none, partition.topic_partition
-                    if opened is None:
-                        continue
-                    recovery_points[tp] = opened.recovery_point
-                    if opened.log_start_offset > opened.segments[0].base_offset or tp in directory.log_start_offsets:
-                        log_starts[tp] = opened.log_start_offset
-                await self._write(directory, recovery_points, log_starts, {})
+                try:
+                    await store(directory, self._still_in(directory, there))
+                except OutOfSpaceError as error:
+                    full = error
+                except StorageError as error:
+                    self._on_failure(error)
+        if full is not None:
+            raise full
 
     async def store_log_start(self, partition: Partition) -> None:
         """Return when the partition's start is on disk."""
@@ -68,15 +96,12 @@ class OffsetCheckpoints:
 
     async def store_high_watermarks(self, partitions: Iterable[Partition]) -> None:
         """Store those of replicated partitions that are open; a sole replica's is the end of its log."""
-        replicated = [partition for partition in partitions if len(partition.replicas) > 1]
-        for directory, there in self._by_directory(replicated):
-            async with self.turn(directory):
-                marks = {
-                    partition.topic_partition: partition.high_watermark
-                    for partition in self._still_in(directory, there)
-                    if partition.log_or_none is not None
-                }
-                await self._write(directory, {}, {}, marks)
+        await self._in_each([p for p in partitions if len(p.replicas) > 1], self._store_high_watermarks_in)
+
+    async def _store_high_watermarks_in(self, directory: LogDirectory, partitions: Iterable[Partition]) -> None:
+        opened = (partition for partition in partitions if partition.log_or_none is not None)
+        marks = {partition.topic_partition: partition.high_watermark for partition in opened}
+        await self._write(directory, {}, {}, marks)
 
     def stored_high_watermark(self, tp: TopicPartition) -> int:
         """The high watermark as it was stored last; 0 if it was not."""

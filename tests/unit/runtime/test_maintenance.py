@@ -6,10 +6,12 @@ import errno
 
 import pytest
 
+from ottla.log.directory import CLEAN_SHUTDOWN, RECOVERY_POINTS
+from ottla.log.disk import Bytes
 from ottla.model.errors import OutOfSpaceError
 from ottla.runtime.maintenance import Maintenance
 from tests.unit.log.support import NOW_MS, append, batch_of
-from tests.unit.runtime.leader_stub import Following, LeaderStub
+from tests.unit.runtime.leader_stub import TOPIC, Following, LeaderStub
 from tests.unit.runtime.test_replica_fetcher import run
 
 
@@ -33,5 +35,59 @@ def test_records_that_are_deleted_make_room_on_a_full_disk() -> None:
         following.disk.fail_writes = lambda size: None
         assert await maintenance.delete_records(following.partition(), 20) == 20
         await maintenance.stop()
+
+    run(scenario)
+
+
+def two_directories(monkeypatch: pytest.MonkeyPatch, error: int) -> Following:
+    """A partition in each of two directories; nothing small can be stored in the first one."""
+    following = Following(LeaderStub(2), {"log.dirs": "/data,/more"})
+    for index in range(2):
+        append(following.log(index), batch_of(10))
+        following.log(index).roll(NOW_MS)
+    assert [following.log(index).directory for index in range(2)] == [f"/data/{TOPIC}-0", f"/more/{TOPIC}-1"]
+    write_atomically = following.disk.write_atomically
+
+    def fail_in_the_first(path: str, data: Bytes) -> None:
+        if path.rpartition("/")[0] == "/data":
+            raise OSError(error, "as the test wants it")
+        write_atomically(path, data)
+
+    monkeypatch.setattr(following.disk, "write_atomically", fail_in_the_first)
+    return following
+
+
+def test_a_full_directory_keeps_no_other_from_being_checkpointed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        following = two_directories(monkeypatch, errno.ENOSPC)
+        with pytest.raises(OutOfSpaceError):
+            await maintenance_of(following).checkpoint()
+        assert following.disk.read(f"/more/{RECOVERY_POINTS}") == f"0\n1\n{TOPIC} 1 10\n".encode()
+        assert following.partition(0).log_or_none is not None
+
+    run(scenario)
+
+
+def test_a_directory_that_fails_when_offsets_are_stored_is_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        following = two_directories(monkeypatch, errno.EIO)
+        following.directories.on_failure(following.table.directory_failed)
+        await maintenance_of(following).checkpoint()
+        assert following.directories.offline_ids() == [following.directories.online[0].directory_id]
+        assert following.partition(0).log_or_none is None
+        assert following.disk.read(f"/more/{RECOVERY_POINTS}") == f"0\n1\n{TOPIC} 1 10\n".encode()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+def test_a_directory_that_cannot_be_closed_keeps_no_other_from_a_clean_stop(
+    monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    async def scenario() -> None:
+        following = two_directories(monkeypatch, error)
+        await following.directories.close_logs(following.table)
+        assert not following.disk.exists(f"/data/{CLEAN_SHUTDOWN}")
+        assert following.disk.exists(f"/more/{CLEAN_SHUTDOWN}")
 
     run(scenario)
