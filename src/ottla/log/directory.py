@@ -1,8 +1,9 @@
 """One of the `log.dirs`: who it belongs to, which partitions lie in it, and what is safe in each of them.
 
 Theory of operation. A directory carries Kafka's own files: `meta.properties` (which cluster, which node), `.lock` (one
-broker at a time), `.kafka_cleanshutdown` (everything was closed properly), and three checkpoints that map partitions to
-offsets. It fails alone: when a disk does, `fail` takes this directory out and the others serve on.
+broker at a time), `.kafka_cleanshutdown` (everything was closed properly), and four checkpoints that map partitions to
+offsets, the cleaner's among them. It fails alone: when a disk does, `fail` takes this directory out and the others
+serve on.
 
 What an editor must keep true:
 - The mark of a clean stop is taken away before the first log is opened, and it is set only when no log is left that was
@@ -30,6 +31,7 @@ from ottla.log.checkpoints import (
     read_topic_id,
     write_offsets,
 )
+from ottla.log.cleaner_checkpoint import CleanerCheckpoint
 from ottla.log.disk import Disk, Lock
 from ottla.log.failures import is_out_of_space, out_of_space
 from ottla.log.handles import OpenFiles
@@ -85,6 +87,7 @@ class LogDirectory:
         "_disk",
         "_lock",
         "_unrecovered",
+        "cleaner",
         "failure",
         "high_watermarks",
         "identity",
@@ -110,6 +113,8 @@ class LogDirectory:
         self.recovery_points = self._load(RECOVERY_POINTS, found)
         self.log_start_offsets = self._load(LOG_START_OFFSETS, found)
         self.high_watermarks = self._load(HIGH_WATERMARKS, found)
+        self.cleaner = CleanerCheckpoint(disk, path)
+        self.cleaner.retain(found)
         self._unrecovered: set[TopicPartition] = set() if self.was_clean else found
         if disk.exists(f"{path}/{CLEAN_SHUTDOWN}"):
             disk.remove(f"{path}/{CLEAN_SHUTDOWN}")
@@ -183,6 +188,7 @@ class LogDirectory:
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
         self._unrecovered.discard(tp)
+        self.cleaner.truncate(tp, log.log_end_offset)  # A crash may have taken what had been looked at.
         return log
 
     @property
@@ -246,6 +252,7 @@ class LogDirectory:
         """A partition is not this directory's any more; its offsets leave the checkpoints at their next write."""
         for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks):
             offsets.pop(tp, None)
+        self.cleaner.forget(tp)
         self._unrecovered.discard(tp)
 
     def pending_deletions(self) -> list[str]:
@@ -263,7 +270,10 @@ class LogDirectory:
         log_start_offsets: Mapping[TopicPartition, int] | None = None,
         high_watermarks: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        """Store offsets of some partitions; the others keep theirs. A file is written if it changes. Blocks."""
+        """Store offsets of some partitions; the others keep theirs. A file is written if it changes. Blocks.
+
+        What the cleaner has to say is stored with them.
+        """
         self.check_online()
         for name, offsets, news in (
             (RECOVERY_POINTS, self.recovery_points, recovery_points),
@@ -273,12 +283,18 @@ class LogDirectory:
             if news and not news.items() <= offsets.items():
                 self._write(name, {**offsets, **news})
                 offsets.update(news)
+        self._write_cleaner()
 
     def write_checkpoints(self) -> None:
-        """Write all three files as they are in memory. Blocks."""
+        """Write all files as they are in memory. Blocks."""
+        self._write_cleaner()
         self._write(RECOVERY_POINTS, self.recovery_points)
         self._write(LOG_START_OFFSETS, self.log_start_offsets)
         self._write(HIGH_WATERMARKS, self.high_watermarks)
+
+    def _write_cleaner(self) -> None:
+        if not self.cleaner.is_stored:
+            self._do(self.cleaner.write)
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         self._do(lambda: write_offsets(self._disk, f"{self.path}/{name}", dict(offsets)))

@@ -142,7 +142,7 @@ class Compactor:
         if not partition.gone:
             checkpoint = self._directories.cleaner_checkpoint(partition.topic_partition)
             checkpoint.advance(partition.topic_partition, done.result.first_dirty_offset)
-            await world.offload.run(checkpoint.write)
+            await self._directories.checkpoint([partition])
         self.rounds += 1
         _report(partition, done.result)
 

@@ -60,7 +60,10 @@ async def compact_log(
         while (group := await groups.get()) is not None:
             if group.is_changed:
                 replaced += await _put_in_place(log, job, group, disk, offload, truncations)
-        return Round(await working, replaced)
+        result = await working
+        if log.truncations != truncations:
+            raise CompactionError(f"{log.tp} was cut while it was compacted")
+        return Round(result, replaced)
     finally:
         working.cancel()
         # Also takes note of how the work ended, if putting in place ended before it.

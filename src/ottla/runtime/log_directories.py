@@ -24,7 +24,6 @@ from uuid import UUID
 
 import structlog
 
-from ottla.log.cleaner_checkpoint import CleanerCheckpoint
 from ottla.log.directory import FoundPartition, LogDirectory, read_identity
 from ottla.log.handles import OpenFiles
 from ottla.log.partition_log import PartitionLog
@@ -42,6 +41,7 @@ from ottla.runtime.offset_checkpoints import OffsetCheckpoints
 
 if TYPE_CHECKING:
     from ottla.core.controller.image import MetadataImage
+    from ottla.log.cleaner_checkpoint import CleanerCheckpoint
     from ottla.model.configs.resolve import BrokerConfig, TopicConfig
     from ottla.runtime.partition import Partition
     from ottla.runtime.partitions import PartitionTable
@@ -58,7 +58,6 @@ class LogDirectories:
     """All of `log.dirs`."""
 
     __slots__ = (
-        "_cleaner_checkpoints",
         "_corrupt",
         "_counts",
         "_deleting",
@@ -106,7 +105,6 @@ class LogDirectories:
         self._removals: dict[asyncio.Future[None], None] = {}
         self._is_closing = asyncio.Event()
         self.checkpoints = OffsetCheckpoints(world, self._places.get, lambda error: self._on_failure(error))
-        self._cleaner_checkpoints: dict[LogDirectory, CleanerCheckpoint] = {}
 
     def open(self, config: BrokerConfig) -> None:
         """Take every directory of the config. runs in a thread
@@ -138,7 +136,6 @@ class LogDirectories:
             self.online.append(directory)
             if path in config.log_dirs:
                 self._counts[directory] = 0
-            self._cleaner_checkpoints[directory] = CleanerCheckpoint(disk, directory.path)
 
     def _check_is_ours(self, path: str) -> None:
         """Before it is marked as ours, which cannot be taken back."""
@@ -255,6 +252,10 @@ class LogDirectories:
                     partition.adopt(opened)
 
         await asyncio.gather(*map(repair, unrecovered))
+        try:
+            await self.checkpoint(unrecovered)
+        except OutOfSpaceError as error:
+            self.is_full(error)
         return len(unrecovered)
 
     def open_log(self, partition: Partition, config: TopicConfig) -> PartitionLog:
@@ -307,7 +308,7 @@ class LogDirectories:
         return self._places.get(tp)
 
     def cleaner_checkpoint(self, tp: TopicPartition) -> CleanerCheckpoint:
-        return self._cleaner_checkpoints[self._places[tp]]
+        return self._places[tp].cleaner
 
     def place(self, tp: TopicPartition) -> None:
         """Choose a directory for a partition that lies in none. ApiError if it may lie in one that is offline."""

@@ -1,5 +1,7 @@
 """What is stored of each partition's offsets: recovery point, log start and high watermark, in a file per directory.
 
+Where the dirty part of a compacted log starts is stored on the way, whenever that has changed.
+
 What an editor must keep true:
 - The files of a directory are written by one at a time, and what is written is looked up once it is one's turn: what
   was looked up before may be too high by then, because a log was cut.
@@ -118,11 +120,12 @@ class OffsetCheckpoints:
         async with self.turn(directory):
             points = {tp: offset} if directory.recovery_points.get(tp, 0) > offset else {}
             starts = {tp: offset} if directory.log_start_offsets.get(tp, 0) > offset else {}
+            directory.cleaner.truncate(tp, offset)
             await self._write(directory, points, starts, {})
             yield
 
     async def _write(self, directory: LogDirectory, points: Offsets, starts: Offsets, marks: Offsets) -> None:
-        if not (points or starts or marks):
+        if not (points or starts or marks) and directory.cleaner.is_stored:
             return
 
         def write() -> None:  # runs in a thread

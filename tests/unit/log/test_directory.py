@@ -171,6 +171,35 @@ def test_a_topic_that_comes_back_does_not_meet_its_former_life() -> None:
     assert (reopened.log_start_offset, reopened.log_end_offset) == (0, 2)
 
 
+def test_a_topic_that_comes_back_is_dirty_from_its_start() -> None:
+    """Else the values of a key stay that was deleted below the old mark, and its tombstone goes."""
+    disk, directory = memory_directory()
+    log = open_log(directory, disk)
+    append(log, batch_of(50))
+    directory.cleaner.advance(ORDERS, 40)
+    directory.checkpoint()
+    disk.remove_tree(directory.begin_deletion(ORDERS, ID, log))
+    append(open_log(directory, disk), batch_of(60))
+    assert directory.cleaner.get(ORDERS) is None
+    assert take(disk.crash_with_everything(), "/data").cleaner.get(ORDERS) is None
+
+
+def test_what_a_crash_took_is_dirty_when_it_is_written_again() -> None:
+    disk, directory = memory_directory()
+    log = open_log(directory, disk)
+    append(log, batch_of(30))
+    log.sync_until(30)
+    append(log, batch_of(20))
+    directory.cleaner.advance(ORDERS, 50)
+    directory.checkpoint(recovery_points={ORDERS: 30})
+    after = disk.crash_with_everything()
+    log_path = f"/data/{ORDERS}/{0:020d}.log"
+    after.open(log_path).truncate(after.size(log_path) - 1)
+    directory = take(after, "/data")
+    append(open_log(directory, after), batch_of(90))
+    assert directory.cleaner.get(ORDERS) == 30
+
+
 def test_offsets_of_partitions_that_are_not_here_are_forgotten() -> None:
     disk, directory = memory_directory()
     open_log(directory, disk)

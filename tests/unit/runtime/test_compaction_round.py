@@ -247,6 +247,19 @@ def test_segments_that_retention_took_meanwhile_do_not_come_back(gone: int, grou
     assert view_of(records_of(log)) == view_of(before)
 
 
+def test_a_log_that_was_cut_while_a_round_found_nothing_to_do_is_not_called_clean() -> None:
+    disk = CrashDisk()
+    log = new_log(disk)
+    for number in range(20):
+        write(log, (b"key-%d" % number, b"v" * 100))
+
+    def cut() -> None:
+        log.truncate_to(10)
+
+    with pytest.raises(CompactionError, match="cut"):
+        asyncio.run(compact_log(log, job_for(log, disk), Meddler(disk, cut), disk=disk, offload=AtOnce()))
+
+
 def test_a_round_that_is_cancelled_leaves_the_log_as_it_was() -> None:
     disk = CrashDisk()
     log = new_log(disk)

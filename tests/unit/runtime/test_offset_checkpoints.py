@@ -67,6 +67,19 @@ def test_a_start_above_the_cut_is_lowered_too() -> None:
     run(scenario)
 
 
+def test_a_log_is_dirty_from_a_cut_on_after_a_crash_too() -> None:
+    async def scenario() -> None:
+        following = filled()
+        cleaner = following.directories.cleaner_checkpoint(TP)
+        cleaner.advance(TP, 9)
+        await following.directories.checkpoint([following.partition()])
+        assert following.disk.read("/data/cleaner-offset-checkpoint") == b"0\n1\norders 0 9\n"
+        async with following.directories.checkpoints.lowered(following.partition(), 4):
+            assert following.disk.read("/data/cleaner-offset-checkpoint") == b"0\n1\norders 0 4\n"
+
+    run(scenario)
+
+
 def test_who_is_gone_is_not_stored() -> None:
     async def scenario() -> None:
         following = filled()
