@@ -72,9 +72,9 @@ class CompactedLog:
         if not dirtiness.dirty_bytes:
             return
         job = plan_round(log, self.disk, dirtiness, now_ms=self.now_ms, seed=5)
-        done = asyncio.run(compact_log(log, job, InlineRecordWork(self.disk), disk=self.disk, offload=Inline()))
-        log.delete_files(done.replaced)
-        self.checkpoint = done.result.first_dirty_offset
+        work = InlineRecordWork(self.disk)
+        done = asyncio.run(compact_log(log, job, work, disk=self.disk, offload=Inline(), discard=log.delete_files))
+        self.checkpoint = done.first_dirty_offset
 
     def stable(self) -> int:
         return self.log.producers.last_stable_offset(self.log.log_end_offset)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
@@ -137,14 +138,20 @@ class Compactor:
             map_bytes_max=int(str(config.get("log.cleaner.dedupe.buffer.size"))),
             io_bytes_per_second_max=0.0 if bytes_per_second > IO_BYTES_PER_SECOND_UNLIMITED else bytes_per_second,
         )
-        done = await compact_log(opened, job, self._worker, disk=world.disk, offload=world.offload)
-        self._maintenance.discard(opened, done.replaced)
+        result = await compact_log(
+            opened,
+            job,
+            self._worker,
+            disk=world.disk,
+            offload=world.offload,
+            discard=partial(self._maintenance.discard, opened),
+        )
         if not partition.gone:
             checkpoint = self._directories.cleaner_checkpoint(partition.topic_partition)
-            checkpoint.advance(partition.topic_partition, done.result.first_dirty_offset)
+            checkpoint.advance(partition.topic_partition, result.first_dirty_offset)
             await self._directories.checkpoint([partition])
         self.rounds += 1
-        _report(partition, done.result)
+        _report(partition, result)
 
 
 def _report(partition: Partition, result: CompactionResult) -> None:

@@ -1,7 +1,8 @@
 """One round of compaction for one log: the worker writes, this puts in place.
 
-Each group of segments is put in place as soon as the worker has finished it, while the worker writes the next one, so a
-round needs room on disk for one group and not for a second log. A group whose old segments are no longer there
+Each group of segments is put in place as soon as the worker has finished it, while the worker writes the next one, and
+what it replaces is discarded then, whatever becomes of the rest: a round needs room on disk for what it writes within
+`file.delete.delay.ms` and not for a second log. A group whose old segments are no longer there
 (retention took them, the partition was deleted, the log was cut) ends the round; what was put in place before stays.
 
 The caller sees to it that a log has one round at a time, and cancels the round before it deletes the log.
@@ -10,8 +11,7 @@ The caller sees to it that a log has one round at a time, and cancels the round 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.log import names
@@ -34,36 +34,32 @@ class CompactionWork(Protocol):
     ) -> CompactionResult: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
-    """A round that is in place."""
-
-    result: CompactionResult
-    replaced: list[Segment]
-    """Old segments, for `PartitionLog.delete_files` when `file.delete.delay.ms` is over."""
-
-
 async def compact_log(
-    log: PartitionLog, job: CompactionJob, work: CompactionWork, *, disk: Disk, offload: Offload
-) -> Round:
-    """Carry out a job for a log and put what comes of it in place.
+    log: PartitionLog,
+    job: CompactionJob,
+    work: CompactionWork,
+    *,
+    disk: Disk,
+    offload: Offload,
+    discard: Callable[[Sequence[Segment]], object],
+) -> CompactionResult:
+    """Carry out a job for a log and put what comes of it in place; `discard` gets old segments as they fall out.
 
-    When this returns, the caller advances the cleaner's checkpoint to `result.first_dirty_offset`. It raises what
+    When this returns, the caller advances the cleaner's checkpoint to `first_dirty_offset`. It raises what
     `RecordWorker.compact` raises, StorageError, or CompactionError if the log changed meanwhile.
     """
     truncations = log.truncations
     groups: asyncio.Queue[CleanedGroup | None] = asyncio.Queue()
     working = asyncio.ensure_future(work.compact(job, groups.put_nowait))
     working.add_done_callback(lambda _: groups.put_nowait(None))
-    replaced: list[Segment] = []
     try:
         while (group := await groups.get()) is not None:
             if group.is_changed:
-                replaced += await _put_in_place(log, job, group, disk, offload, truncations)
+                discard(await _put_in_place(log, job, group, disk, offload, truncations))
         result = await working
         if log.truncations != truncations:
             raise CompactionError(f"{log.tp} was cut while it was compacted")
-        return Round(result, replaced)
+        return result
     finally:
         working.cancel()
         # Also takes note of how the work ended, if putting in place ended before it.

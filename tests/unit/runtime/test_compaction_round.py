@@ -16,7 +16,7 @@ from ottla.log.compaction_plan import dirtiness_of, plan_round
 from ottla.log.partition_log import PartitionLog
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import ApiError
-from ottla.runtime.compaction_round import Round, compact_log
+from ottla.runtime.compaction_round import CompactionWork, compact_log
 from ottla.runtime.record_inline import InlineRecordWork
 from ottla.wire.records import Record, build_batch, iterate
 from tests.unit.log.crash_disk import CrashDisk, Inode
@@ -113,11 +113,12 @@ def job_for(
     return plan_round(log, disk, dirtiness, now_ms=now_ms, seed=5)
 
 
-def compact(log: PartitionLog, disk: CrashDisk, **changes: int) -> Round:
-    job = job_for(log, disk, **changes)
-    done = asyncio.run(compact_log(log, job, InlineRecordWork(disk), disk=disk, offload=AtOnce()))
-    log.delete_files(done.replaced)
-    return done
+def compact(log: PartitionLog, disk: CrashDisk, **changes: int) -> CompactionResult:
+    return asyncio.run(in_place(log, job_for(log, disk, **changes), InlineRecordWork(disk), disk))
+
+
+async def in_place(log: PartitionLog, job: CompactionJob, work: CompactionWork, disk: CrashDisk) -> CompactionResult:
+    return await compact_log(log, job, work, disk=disk, offload=AtOnce(), discard=log.delete_files)
 
 
 def records_of(log: PartitionLog) -> list[Record]:
@@ -137,8 +138,8 @@ def test_a_consumer_reads_the_last_record_of_each_key_at_its_old_offset(seed: in
     fill(log, random.Random(seed))
     before, sealed_end = records_of(log), log.active.base_offset
     done = compact(log, disk)
-    assert done.result.first_dirty_offset == sealed_end
-    assert done.replaced
+    assert done.first_dirty_offset == sealed_end
+    assert any(group.is_changed for group in done.groups)
     assert records_of(log) == survivors(before, sealed_end)
     assert (log.log_start_offset, log.log_end_offset) == (0, before[-1].offset + 1)
     assert not [name for name in disk.listdir(DIRECTORY) if name.count(".") > 1]
@@ -237,7 +238,7 @@ def test_segments_that_retention_took_meanwhile_do_not_come_back(gone: int, grou
         log.delete_files(log.delete_records_before(start))
 
     with pytest.raises(CompactionError, match="changed"):
-        asyncio.run(compact_log(log, job, Meddler(disk, delete_records), disk=disk, offload=AtOnce()))
+        asyncio.run(in_place(log, job, Meddler(disk, delete_records), disk))
     assert log.log_start_offset == start
     assert log.segments == left
     assert records_of(log) == before
@@ -257,7 +258,28 @@ def test_a_log_that_was_cut_while_a_round_found_nothing_to_do_is_not_called_clea
         log.truncate_to(10)
 
     with pytest.raises(CompactionError, match="cut"):
-        asyncio.run(compact_log(log, job_for(log, disk), Meddler(disk, cut), disk=disk, offload=AtOnce()))
+        asyncio.run(in_place(log, job_for(log, disk), Meddler(disk, cut), disk))
+
+
+def test_a_round_that_fails_half_way_gives_back_the_room_of_what_it_has_replaced() -> None:
+    disk = CrashDisk()
+    log = new_log(disk)
+    fill(log, random.Random(1))
+
+    class OutOfRoom(InlineRecordWork):
+        async def compact(
+            self, job: CompactionJob, on_group: Callable[[CleanedGroup], None] | None = None
+        ) -> CompactionResult:
+            def only_the_first(group: CleanedGroup) -> None:
+                if group.sources[0] == 0 and on_group is not None:
+                    on_group(group)
+
+            await super().compact(job, only_the_first)
+            raise CompactionError("no room for the next one")
+
+    with pytest.raises(CompactionError, match="no room"):
+        asyncio.run(in_place(log, job_for(log, disk), OutOfRoom(disk), disk))
+    assert not [name for name in disk.listdir(DIRECTORY) if name.endswith(".deleted")]
 
 
 def test_a_round_that_is_cancelled_leaves_the_log_as_it_was() -> None:
@@ -274,7 +296,7 @@ def test_a_round_that_is_cancelled_leaves_the_log_as_it_was() -> None:
             raise AssertionError
 
     async def cancel() -> None:
-        task = asyncio.ensure_future(compact_log(log, job_for(log, disk), Endless(disk), disk=disk, offload=AtOnce()))
+        task = asyncio.ensure_future(in_place(log, job_for(log, disk), Endless(disk), disk))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
