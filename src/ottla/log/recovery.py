@@ -199,6 +199,8 @@ def _load_closed(log: LoadedLog) -> bool:
             log.log_end_offset = log.segments[-1].load_tail()
         except (TornBatchError, CorruptIndexError):
             return False
+        if log.log_end_offset < log.recovery_point:
+            return False  # A file was lost or cut since, and at the end of a batch nothing else tells.
         log.recovery_point = log.log_end_offset
     return True
 

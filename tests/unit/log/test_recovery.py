@@ -237,6 +237,18 @@ def test_a_clean_log_that_is_torn_after_all_is_recovered() -> None:
     assert reopen(disk, clean=True, recovery_point=20).log_end_offset == 20
 
 
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_clean_log_that_lost_what_was_safe_is_not_hidden(is_lost: bool) -> None:
+    """A file that is gone, or was cut between two batches, leaves nothing that looks wrong by itself."""
+    disk, log = written(segments=2)
+    if is_lost:
+        disk.remove(log_file(20))
+    else:
+        disk.open(log_file(20)).truncate(log.active.tail.positions[5] if log.active.tail else 0)
+    with pytest.raises(CorruptLogError, match="everything below offset 40 was safe"):
+        reopen(disk, clean=True, recovery_point=40)
+
+
 def test_a_log_that_starts_after_its_end_begins_anew_at_its_start() -> None:
     disk, _ = written(segments=2)
     disk.open(log_file(20)).truncate(0)
