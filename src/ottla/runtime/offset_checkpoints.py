@@ -118,7 +118,8 @@ class OffsetCheckpoints:
         if directory is None:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} is in no log directory")
         async with self.turn(directory):
-            points = {tp: offset} if directory.recovery_points.get(tp, 0) > offset else {}
+            safe = partition.log.safe_after_cut(offset)
+            points = {tp: safe} if directory.recovery_points.get(tp, 0) > safe else {}
             starts = {tp: offset} if directory.log_start_offsets.get(tp, 0) > offset else {}
             directory.cleaner.truncate(tp, offset)
             await self._write(directory, points, starts, {})
