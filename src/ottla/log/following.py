@@ -194,6 +194,8 @@ class FollowingLog(WritableLog):
         with storage_errors(self.directory):
             self._set_segments(self.segments[: index + 1])
             self._mark_deleted(dropped[::-1])
+            if self.active.indexes.are_in_memory:
+                self.active.rebuild(check_crc=False)  # It will be appended to, and its index files are wrong.
             self.active.sealed = False
             self.active.truncate_to(offset)
             self.log_end_offset = self.active.load_tail()

@@ -93,10 +93,14 @@ class SparseIndex:
         """Never write: for an index that stands in for a file that cannot be used."""
         self._pending_bytes_max = sys.maxsize
 
+    @property
+    def is_in_memory(self) -> bool:
+        return self._pending_bytes_max == sys.maxsize
+
     def write_pending(self) -> None:
         """Put into the file what is only in memory; not synced. After an OSError it is still in memory."""
         stored, pending = self._state
-        if pending and self._pending_bytes_max != sys.maxsize:
+        if pending and not self.is_in_memory:
             self.handle.get().pwrite(pending, stored * self.ENTRY.size)
             self._state = (stored + len(pending) // self.ENTRY.size, bytearray())
 

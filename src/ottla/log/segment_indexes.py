@@ -57,6 +57,11 @@ class SegmentIndexes:
         self.offsets.keep_in_memory()
         self.times.keep_in_memory()
 
+    @property
+    def are_in_memory(self) -> bool:
+        """They stand in for files that cannot be used."""
+        return self.offsets.is_in_memory
+
     def load(self) -> None:
         """Take the files as they are; CorruptIndexError or FileNotFoundError if they are not usable."""
         self.offsets.load()
@@ -116,6 +121,8 @@ class SegmentIndexes:
 
         Says no where timestamps go backwards, too; making the indexes anew is always right.
         """
+        if self.are_in_memory:
+            return False
         self.offsets.check_rising()
         self.times.check_rising()
         start, since_entry, largest = self.offsets.last_value, 0, self.times.last_key

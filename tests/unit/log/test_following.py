@@ -306,6 +306,25 @@ def test_a_crash_costs_a_follower_nothing_where_its_leaders_compaction_left_gaps
     check_indexes(again)
 
 
+@pytest.mark.parametrize("kind", [".index", ".timeindex"])
+def test_a_cut_into_a_segment_whose_index_was_lost_hides_nothing_from_lookups_by_time(kind: str) -> None:
+    disk = CrashDisk()
+    log = memory_log(disk, index_interval_bytes=1)
+    for number in range(20):
+        append(log, batch_of(1, timestamp=NOW_MS + number))
+    log.roll(NOW_MS)
+    disk.remove(f"{DIRECTORY}/{0:020d}{kind}")
+    log.segments[0].log.forget()
+    log.truncate_to(5, NOW_MS)
+    for number in range(5, 20):
+        append(log, batch_of(1, timestamp=NOW_MS + number))
+    log.roll(NOW_MS)
+    check_indexes(log)
+    found = log.offset_for_timestamp(NOW_MS + 12, 20)
+    assert found is not None
+    assert found.offset == 12
+
+
 def test_a_segment_whose_sync_a_cut_came_between_is_synced_again() -> None:
     disk = CrashDisk()
     log = memory_log(disk, **SMALL)
