@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
-from ottla.cli.failures import UsageError
+from ottla.cli.failures import UsageError, say
 from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError
 from ottla.client.settings import ClientSettings
 
 
@@ -23,6 +25,8 @@ class Output(StrEnum):
 
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+OUTAGE_SILENCE_SECONDS: Final = 15.0
+"""Between two words about the same outage."""
 
 Bootstrap: TypeAlias = Annotated[
     str,
@@ -52,7 +56,23 @@ ConfigPairs: TypeAlias = Annotated[
 
 def connect(bootstrap: str) -> Cluster:
     """A cluster for the address that was given. Nothing is sent yet."""
-    return Cluster(ClientSettings.of(bootstrap))
+    cluster = Cluster(ClientSettings.of(bootstrap))
+    cluster.on_unreachable = Outage().tell
+    return cluster
+
+
+class Outage:
+    """Says that a cluster is gone and that somebody waits for it, now and then and not with every attempt."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._silent_until = float("-inf")
+
+    def tell(self, error: ClientError) -> None:
+        now = self._clock()
+        if now >= self._silent_until:
+            self._silent_until = now + OUTAGE_SILENCE_SECONDS
+            say(f"{error} (it has answered before, so this goes on trying for a while)")
 
 
 def chosen_output(output: Output | None) -> Output:

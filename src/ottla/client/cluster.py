@@ -7,7 +7,8 @@ sees one of `STALE_METADATA_CODES` calls `forget` and asks again. `retry` runs a
 receive, read the codes) again after an error that may pass.
 
 An attempt that cannot reach anybody on a cluster that never answered is not repeated: the address is wrong or the
-broker is down, and the user wants to know now.
+broker is down, and the user wants to know now. One that has answered before may come back, so attempts go on until
+their time is over; meanwhile whoever wants to tell the user hears of each (`on_unreachable`).
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class Cluster:
         self._bootstrap: Connection | None = None
         self.coordinators: dict[tuple[int, str], int] = {}
         """The broker of each kind and key that somebody asked for; kept by `Coordinators`."""
+        self.on_unreachable: Callable[[ClientError], object] | None = None
+        """Hears why nobody could be reached, though the cluster has answered before."""
 
     def __enter__(self) -> Cluster:
         return self
@@ -225,10 +228,10 @@ class Cluster:
                 return Connection.open(address, self.settings)
             except (CannotConnectError, RequestTimeoutError) as error:
                 failures.append(error)
-        if len(failures) == 1:
-            raise failures[0]
-        kind = NotKafkaError if all(isinstance(error, NotKafkaError) for error in failures) else CannotConnectError
-        raise kind("none of the bootstrap addresses can be used: " + "; ".join(str(error) for error in failures))
+        failure = failures[0] if len(failures) == 1 else _joined(failures)
+        if self.metadata.brokers and self.on_unreachable is not None:
+            self.on_unreachable(failure)
+        raise failure
 
     # Retries
 
@@ -267,3 +270,8 @@ class Cluster:
                 self.refresh(())
             except ClientError:
                 return  # the attempt itself will find out, and say so
+
+
+def _joined(failures: list[ClientError]) -> ClientError:
+    kind = NotKafkaError if all(isinstance(error, NotKafkaError) for error in failures) else CannotConnectError
+    return kind("none of the bootstrap addresses can be used: " + "; ".join(str(error) for error in failures))
