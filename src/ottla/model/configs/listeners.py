@@ -75,8 +75,8 @@ def check_advertised(advertised: Sequence[Endpoint], listeners: Sequence[Endpoin
     for endpoint in advertised:
         if endpoint.host in ("0.0.0.0", "::"):
             raise ConfigError(
-                f"advertised.listeners cannot use the nonroutable meta-address {endpoint.host}. "
-                "Use a routable IP address."
+                f"advertised.listeners cannot use the nonroutable meta-address {endpoint.host}: say where clients find "
+                f"this broker, as in advertised.listeners={endpoint.listener}://HOST:{endpoint.port}"
             )
         if all(endpoint.listener != listener.listener for listener in listeners):
             raise ConfigError(f"advertised.listeners: {endpoint.listener} is not one of listeners")

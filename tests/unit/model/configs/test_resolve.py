@@ -76,6 +76,7 @@ def test_a_topics_own_configs_win_over_the_brokers() -> None:
         ({"listeners": "PLAINTEXT://a:1,SSL://a:1"}, "listeners: each listener must have a different port"),
         ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://a:2"}, "listeners: each listener must have a different name"),
         ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners cannot use the nonroutable meta-address"),
+        ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "as in advertised.listeners=PLAINTEXT://HOST:9092"),
         ({"advertised.listeners": "SSL://h:1"}, "advertised.listeners: SSL is not one of listeners"),
         ({"listener.security.protocol.map": "A:B"}, "listener.security.protocol.map: 'A:B' is not a pair"),
         ({"node.id": "1", "broker.id": "2"}, "You must set `node.id` to the same value as `broker.id`."),
