@@ -87,7 +87,7 @@ def build_coordinators(
         config,
         has_files=has_files,
         sender=sending,
-        topic_exists=lambda name: name in image().topics,
+        partition_exists=lambda tp: image().has_partition(tp),
         producer_ids=lambda: services().producer_ids,
         remote=RemoteTransactions(peers, image, node_id=config().node_id),
     )

@@ -4,7 +4,8 @@ Theory of operation. When the decision to end a transaction is committed, a mark
 wrote to. Where all of these are led here, the markers are written at once, in the very call that took the decision, and
 the transaction is complete before its producer hears of it; else they are sent (`marker_sending`). A partition that
 cannot take its marker now is tried again, with growing pauses, for as long as this broker coordinates; a marker that
-comes twice does no harm. A partition whose topic is gone needs no marker.
+comes twice does no harm. A partition that is gone needs no marker: its topic is, or has fewer of them since it was made
+anew.
 
 Whoever coordinates after this broker finds the decision in the log and begins again, so nothing here is kept.
 """
@@ -65,13 +66,13 @@ class TransactionCoordinators:
 
     __slots__ = (
         "_config",
+        "_partition_exists",
         "_producer_ids",
         "_remote",
         "_rng",
         "_sender",
         "_spares",
         "_tasks",
-        "_topic_exists",
         "coordinators",
     )
 
@@ -85,14 +86,14 @@ class TransactionCoordinators:
         *,
         has_files: Callable[[TopicPartition], bool],
         sender: MarkerSender,
-        topic_exists: Callable[[str], bool],
+        partition_exists: Callable[[TopicPartition], bool],
         producer_ids: Callable[[], ProducerIds],
         remote: RemoteTransactions | None = None,
     ) -> None:
         self._config = config
         self._remote = remote
         self._sender = sender
-        self._topic_exists = topic_exists
+        self._partition_exists = partition_exists
         self._producer_ids = producer_ids
         self._rng = world.rng
         self._spares: list[int] = []
@@ -202,7 +203,7 @@ class TransactionCoordinators:
         done, again = [], []
         for tp in markers.partitions:
             code = results.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
-            if code is ErrorCode.NONE or code in _NEVER_NEEDED or not self._topic_exists(tp.topic):
+            if code is ErrorCode.NONE or code in _NEVER_NEEDED or not self._partition_exists(tp):
                 done.append(tp)
                 continue
             if code not in _OVER and code is not ErrorCode.TRANSACTION_COORDINATOR_FENCED:

@@ -93,7 +93,7 @@ class TransactionBroker(CountingBroker):
             lambda: self.config,
             has_files=self._has_files,
             sender=self.sender,
-            topic_exists=lambda name: name in self.image.topics,
+            partition_exists=lambda tp: self.image.has_partition(tp),
             producer_ids=lambda: cast(ProducerIds, self.ids),
         )
         state = PartitionImage(replicas=(NODE_ID,), isr=(NODE_ID,), leader=NODE_ID)
@@ -188,6 +188,21 @@ def test_topics_that_are_gone_need_no_marker(tmp_path: Path, later: bool) -> Non
         await broker.until(TransactionState.COMPLETE_COMMIT)
         assert len(broker.sender.sent) == 1
         await broker.transactions.close()
+
+    run(scenario)
+
+
+def test_a_topic_that_was_made_anew_with_fewer_partitions_does_not_hold_up_its_producer_for_ever(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        broker = TransactionBroker(tmp_path)
+        await broker.begin()
+        who = await broker.producer()
+        broker.add(who, DATA, TopicPartition("data", 1))
+        broker.end(who)
+        assert broker.state is TransactionState.COMPLETE_COMMIT
+        assert len(broker.sender.sent) == 1
 
     run(scenario)
 

@@ -14,6 +14,7 @@ from uuid import UUID
 from ottla.core.controller.feature_levels import IMPLIED_LEVELS
 from ottla.core.controller.records import BrokerEndpoint, SupportedFeature
 from ottla.model.configs.definition import ResourceType
+from ottla.model.ids import TopicPartition
 
 ResourceKey: TypeAlias = tuple[ResourceType, str]
 NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -88,6 +89,10 @@ class MetadataImage:
         """The level that the cluster uses of a feature; 0 is not at all."""
         level = self.features.get(name)
         return IMPLIED_LEVELS.get(name, 0) if level is None else level
+
+    def has_partition(self, tp: TopicPartition) -> bool:
+        topic = self.topics.get(tp.topic)
+        return topic is not None and 0 <= tp.partition < len(topic.partitions)
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
         return self.configs.get((ResourceType.TOPIC, name), NO_CONFIGS)
