@@ -71,6 +71,7 @@ def _end_with_next_epoch(
     known = table.known(command.transactional_id)
     if is_ended_epoch(known, command.producer_id, command.producer_epoch):
         return _as_before(known, command, ticket)
+    table.check_not_early(known, command.producer_id)
     if known.producer_id != command.producer_id:
         raise not_mapped(command.transactional_id)
     if known.producer_epoch != command.producer_epoch or known.state in PREPARED:

@@ -40,6 +40,7 @@ def init_producer_id(
     known = table.transactions.get(command.transactional_id)
     if known is None:
         return _create(command, ticket, now_ms)
+    table.check_not_early(known, command.producer_id)
     recovers = command.producer_id != NO_PRODUCER_ID
     if recovers and not _is_of_id(known, command):
         raise producer_fenced(command.transactional_id)

@@ -21,7 +21,7 @@ from ottla.core.transactions.transaction import (
 )
 from ottla.model.configs.resolve import BrokerConfig
 from ottla.model.errors import ApiError, ErrorCode
-from ottla.model.ids import TopicPartition
+from ottla.model.ids import NO_PRODUCER_ID, TopicPartition
 
 TimerKey: TypeAlias = tuple[str, str]
 """The name of what is due, then whom it is about."""
@@ -68,6 +68,7 @@ class TransactionTable:
     def find(self, transactional_id: str, producer_id: int, producer_epoch: int) -> TransactionRecord:
         """The transactional id of exactly this producer. Before any of this is known nothing else is looked at."""
         known = self.known(transactional_id)
+        self.check_not_early(known, producer_id)
         if known.producer_id != producer_id:
             raise not_mapped(transactional_id)
         if known.producer_epoch != producer_epoch:
@@ -79,6 +80,13 @@ class TransactionTable:
         if known is None:
             raise not_mapped(transactional_id)
         return known
+
+    @staticmethod
+    def check_not_early(known: TransactionRecord, producer_id: int) -> None:
+        """Raise if the producer goes on under the id that it was given for its next transaction, while the one before
+        is still being ended. The id becomes known with the end of that one."""
+        if known.state in PREPARED and producer_id == known.next_producer_id != NO_PRODUCER_ID:
+            raise concurrent_transactions(known.transactional_id)
 
     def check_can_record(self, transaction_version: int) -> None:
         """Raise if a transaction of a client of this version could not be written down: the level forbids it."""

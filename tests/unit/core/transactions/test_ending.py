@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.core.transactions.commands import EndTxn, MarkersWritten
+from ottla.core.transactions.commands import EndTxn, MarkersWritten, VerifyPartitions
 from ottla.core.transactions.ending import COMPLETION_RETRY_MS
 from ottla.core.transactions.records import TransactionState
 from ottla.model.errors import ErrorCode
@@ -146,6 +146,28 @@ def test_with_the_last_epoch_comes_a_new_producer_id(committed: bool) -> None:
     assert coordinator.submit(end) == (100, 0, False)
     coordinator.begin(2)
     assert coordinator.refused(end) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_a_producer_with_a_new_id_waits_for_the_transaction_before_and_goes_on() -> None:
+    """It was told of its new id when the decision was made, and every client takes another error for the end."""
+    coordinator = Coordinator()
+    coordinator.put(producer_id=5, producer_epoch=32_766)
+    coordinator.begin(2)
+    coordinator.end(2)
+    commands = (
+        coordinator.add_command(100, 0, 2, A0),
+        VerifyPartitions(ID, 100, 0, frozenset((A0,)), add=True),
+        VerifyPartitions(ID, 100, 0, frozenset((A0,)), add=False),
+        coordinator.end_command(100, 0, 2, committed=False),
+        coordinator.init_command(100, 0),
+    )
+    for command in commands:
+        assert coordinator.refused(command) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert coordinator.refused(coordinator.add_command(99, 0, 2, A0)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    coordinator.write_markers()
+    coordinator.submit(commands[0])
+    assert coordinator.identity == (100, 0)
+    assert coordinator.state() is TransactionState.ONGOING
 
 
 def test_without_a_spare_the_last_epoch_is_to_ask_again() -> None:
