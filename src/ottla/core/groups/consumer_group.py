@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 from uuid import UUID
 
-from ottla.core.groups.consumer_commands import LEAVE_EPOCH
+from ottla.core.groups.consumer_commands import JOIN_EPOCH, LEAVE_EPOCH
 from ottla.core.groups.consumer_member import STABLE, ConsumerMember
 from ottla.core.groups.group import FROM_COMMIT, GroupKind
 from ottla.core.groups.group_settings import GroupSettings
@@ -89,7 +89,7 @@ class ConsumerGroup:
         self._assignors: dict[str, int] = {}
         self._owners: dict[UUID, dict[int, str]] = {}
         self._commit_epochs: dict[str, int] = {}
-        """Since which epoch nothing has been taken from a member."""
+        """Since which epoch nothing has been taken from a member, and it has been here."""
         # Not recorded.
         self.heard_ms: dict[str, int] = {}
         """When members that have nothing to do were heard of; their timers look here before they act."""
@@ -293,7 +293,12 @@ class ConsumerGroup:
                 self._commit_epochs.pop(record.member_id, None)
             return
         after = (before or ConsumerMember(member_id=record.member_id)).having(record)
-        if before is None or lost_something(before, after) or record.member_id not in self._commit_epochs:
+        if (
+            before is None
+            or before.member_epoch <= JOIN_EPOCH
+            or record.member_id not in self._commit_epochs
+            or lost_something(before, after)
+        ):
             self._commit_epochs[record.member_id] = after.member_epoch
         self._hand_over(before, after)
         self.members[record.member_id] = after

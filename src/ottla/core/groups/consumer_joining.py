@@ -126,10 +126,14 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) ->
 
 
 def take_over(draft: Draft, known: ConsumerMember, member_id: str) -> ConsumerMember:
-    """A static member is there again under another id: it gets everything that the old one has."""
+    """A static member is there again, mostly under another id: it gets everything that the old one has. Under its own
+    id it is the same member, of which nothing goes."""
     group_id = draft.group.group_id
-    target = sorted_partitions(draft.group.target_of(known.member_id))
     successor = replace(known, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+    if member_id == known.member_id:
+        draft.write(successor.possession(group_id))
+        return successor
+    target = sorted_partitions(draft.group.target_of(known.member_id))
     write_gone(draft, known.member_id)
     draft.write(successor.description(group_id))
     draft.write(TargetMemberRecord(group_id=group_id, member_id=member_id, partitions=target))

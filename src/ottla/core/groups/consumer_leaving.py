@@ -59,6 +59,11 @@ def forget_timers(state: GroupState, group_id: str, member_id: str) -> None:
         state.timers.cancel((name, group_id, member_id))
 
 
+def _has_to_give_back(member: ConsumerMember) -> bool:
+    """One that is away has given back all that it had to when it went."""
+    return member.state == UNREVOKED_PARTITIONS and member.member_epoch != STATIC_LEAVE_EPOCH
+
+
 def member_is_late(state: GroupState, key: TimerKey, now_ms: int) -> Draft | None:
     """A timer of a member has run out: a draft without the member, or None where the member is in time after all. The
     timer is set again for a moment later, in case that what is written here gets lost; the tombstone cancels it."""
@@ -67,7 +72,7 @@ def member_is_late(state: GroupState, key: TimerKey, now_ms: int) -> Draft | Non
     if not isinstance(group, ConsumerGroup):
         return None
     member = group.members.get(member_id)
-    if member is None or (name == REVOCATION_TIMER and member.state != UNREVOKED_PARTITIONS):
+    if member is None or (name == REVOCATION_TIMER and not _has_to_give_back(member)):
         return None
     if name == SESSION_TIMER and member_id in group.heard_ms:
         deadline_ms = group.heard_ms[member_id] + session_ms(state, group, member)

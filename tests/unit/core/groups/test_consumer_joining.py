@@ -123,6 +123,61 @@ def test_a_static_member_comes_back_to_what_it_had() -> None:
     assert c.g.static_members == {"i": "a2"}
 
 
+def test_a_static_member_that_came_back_under_its_own_id_and_died_holds_its_partitions_no_longer() -> None:
+    c = Topics(t=4)
+    a = c.consumer("a", "t", instance_id="i")
+    b = c.consumer("b", "t")
+    a.join()
+    b.join()
+    settle(c, [a, b])
+    had = set(a.owned)
+    a.leave(-2)
+    a.owned = set()
+    a.join()
+    assert a.owned == had
+    for _ in range(10):
+        c.pass_ms(10_000)
+        b.beat()
+    assert set(c.g.members) == {"b"}
+    assert len(b.owned) == 4
+
+
+def test_a_commit_of_a_static_member_from_before_it_went_is_not_accepted_after_it_came_back() -> None:
+    c = Topics(t=4)
+    a = c.consumer("a", "t", instance_id="i")
+    b = c.consumer("b", "t")
+    a.join()
+    b.send(**b.whole())
+    c.pass_ms(1000)
+    a.send()
+    before = a.epoch
+    assert c.g.members["a"].pending_revocation
+    a.leave(-2)
+    a.owned = set()
+    a.join()
+    assert a.epoch > before
+    with pytest.raises(ApiError) as refused:
+        c.g.check_offset_commit("a", "i", before, transactional=False, version=9)
+    assert refused.value.code is ErrorCode.STALE_MEMBER_EPOCH
+    c.g.check_offset_commit("a", "i", a.epoch, transactional=False, version=9)
+
+
+def test_a_static_member_that_is_away_has_its_session_whatever_it_had_to_give_back() -> None:
+    c = Topics({"group.consumer.session.timeout.ms": "60000"}, t=4)
+    a = c.consumer("a", "t", instance_id="i", rebalance_timeout_ms=20_000)
+    b = c.consumer("b", "t")
+    a.join()
+    b.send(**b.whole())
+    c.pass_ms(1000)
+    a.send()
+    assert c.g.members["a"].pending_revocation
+    a.leave(-2)
+    for _ in range(3):
+        c.pass_ms(10_000)
+        b.beat()
+    assert "a" in c.g.members
+
+
 def test_an_instance_id_in_use_is_not_released() -> None:
     c = Topics(t=4)
     a = c.consumer("a", "t", instance_id="i")
