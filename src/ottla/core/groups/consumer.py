@@ -139,7 +139,7 @@ def _hear(draft: Draft, command: ConsumerGroupHeartbeat) -> MemberHeard:
     if draft.origin is not None:
         draft.origin.heard_ms[member_id] = now_ms
     state.timers.set((SESSION_TIMER, group.group_id, member_id), now_ms + draft.settings().session_timeout_ms)
-    _watch_revocation(draft, after)
+    _watch_revocation(draft, before, after)
     is_full = command.member_epoch == JOIN_EPOCH or (
         command.rebalance_timeout_ms >= 0
         and command.topic_partitions is not None
@@ -155,13 +155,13 @@ def _hear(draft: Draft, command: ConsumerGroupHeartbeat) -> MemberHeard:
     return MemberHeard(member_id, after.member_epoch, interval_ms, assignment)
 
 
-def _watch_revocation(draft: Draft, member: ConsumerMember) -> None:
-    """A member that has to give partitions back has its rebalance timeout for it."""
+def _watch_revocation(draft: Draft, before: ConsumerMember, member: ConsumerMember) -> None:
+    """A member that has to give partitions back has its rebalance timeout for it, and again for others after them."""
     key = (REVOCATION_TIMER, draft.group.group_id, member.member_id)
     timers = draft.state.timers
     if member.state != UNREVOKED_PARTITIONS:
         timers.cancel(key)
-    elif key not in timers:
+    elif key not in timers or member.pending_revocation != before.pending_revocation:
         timers.set(key, draft.now_ms + member.rebalance_timeout_ms)
 
 

@@ -222,6 +222,25 @@ def test_a_member_that_gives_nothing_back_is_removed_after_its_rebalance_timeout
     assert owned(b) == [4]
 
 
+def test_a_member_that_gives_back_in_time_again_and_again_stays() -> None:
+    c = Topics(t=30)
+    a = c.consumer("a", "t", rebalance_timeout_ms=20_000)
+    a.join()
+    others: list[Consumer] = []
+    for name in "bcdef":
+        others.append(c.consumer(name, "t"))
+        others[-1].join()
+        c.pass_ms(1000)
+        a.beat()
+        assert c.g.members["a"].pending_revocation
+        c.pass_ms(7000)
+        for other in others:
+            other.beat()
+    assert "a" in c.g.members
+    settle(c, [a, *others])
+    assert owned(a, *others) == [5] * 6
+
+
 def test_everything_is_as_it_was_after_a_restart() -> None:
     c = Topics(t=8, orders=2)
     consumers = c.joined_consumers(3, "t")
