@@ -59,9 +59,12 @@ def forget_timers(state: GroupState, group_id: str, member_id: str) -> None:
         state.timers.cancel((name, group_id, member_id))
 
 
-def _has_to_give_back(member: ConsumerMember) -> bool:
-    """One that is away has given back all that it had to when it went."""
-    return member.state == UNREVOKED_PARTITIONS and member.member_epoch != STATIC_LEAVE_EPOCH
+def _is_waited_for(timer: str, member: ConsumerMember) -> bool:
+    """Whether what the timer is about is still to be done. One that is away has given back all that it had to when it
+    went; one that speaks the new protocol by now has nothing to join or to sync."""
+    if timer == REVOCATION_TIMER:
+        return member.state == UNREVOKED_PARTITIONS and member.member_epoch != STATIC_LEAVE_EPOCH
+    return timer == SESSION_TIMER or member.classic is not None
 
 
 def member_is_late(state: GroupState, key: TimerKey, now_ms: int) -> Draft | None:
@@ -72,7 +75,7 @@ def member_is_late(state: GroupState, key: TimerKey, now_ms: int) -> Draft | Non
     if not isinstance(group, ConsumerGroup):
         return None
     member = group.members.get(member_id)
-    if member is None or (name == REVOCATION_TIMER and not _has_to_give_back(member)):
+    if member is None or not _is_waited_for(name, member):
         return None
     if name == SESSION_TIMER and member_id in group.heard_ms:
         deadline_ms = group.heard_ms[member_id] + session_ms(state, group, member)

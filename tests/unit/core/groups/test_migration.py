@@ -198,6 +198,18 @@ def test_members_leave_one_by_one_or_are_removed_by_their_instance_ids() -> None
     assert len(new.owned) == 2
 
 
+def test_a_member_that_goes_on_with_the_new_protocol_under_its_id_is_not_waited_for_in_the_old_one() -> None:
+    c, new, old = mixed(t=4)
+    assert code_of(c.ask(old.request())) is ErrorCode.NONE  # and never asks for its assignment
+    upgraded = c.consumer(old.member_id, "t")
+    upgraded.join()
+    for _ in range(14):
+        c.pass_ms(5000)
+        new.beat()
+        upgraded.beat()
+    assert set(c.g.members) == {"new", old.member_id}
+
+
 def test_a_static_member_comes_back_with_the_other_protocol() -> None:
     c = Topics(t=4)
     new = c.consumer("new", "t")
