@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.api.refusal import refusal
 from ottla.model.errors import ApiError, ErrorCode, OttlaError
+from ottla.runtime import leader_epochs
 from ottla.runtime.opening import open_in_turns, unopened
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -106,9 +107,9 @@ async def _find(ctx: RequestContext, partition: Partition, timestamp: int, reque
     if timestamp == LATEST:
         if is_consumer:
             _check_caught_up(ctx, partition)
-        return Found(end, leader_epoch=log.epochs.latest)
+        return Found(end, leader_epoch=leader_epochs.latest_epoch(partition))
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return Found(log.log_start_offset, leader_epoch=log.epochs.epoch_of(log.log_start_offset))
+        return Found(log.log_start_offset, leader_epoch=leader_epochs.epoch_of(partition, log.log_start_offset))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return Found()
     run = ctx.services.world.offload.run

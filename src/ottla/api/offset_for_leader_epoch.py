@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.api.refusal import refusal
 from ottla.model.errors import OttlaError
+from ottla.runtime import leader_epochs
 from ottla.runtime.opening import opened_first
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -46,8 +47,7 @@ def _answer(ctx: RequestContext, topic: str, asked: OffsetForLeaderPartition) ->
     try:
         partition = ctx.services.partitions.leader(topic, asked.partition)
         partition.check_leader_epoch(asked.current_leader_epoch)
-        log = partition.log
-        epoch, end_offset = log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
+        epoch, end_offset = leader_epochs.end_offset_for(partition, asked.leader_epoch)
     except OttlaError as error:
         return EpochEndOffset(partition=asked.partition, error_code=refusal(ctx.services, error).code)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -387,7 +387,7 @@ def _partition_data(
     if log.producers.first_unstable_offset is not None:
         last_stable_offset = partition.last_stable_offset
     if fetched.last_fetched_epoch >= 0:
-        diverging = divergence(fetched, log)
+        diverging = divergence(fetched, partition)
         if diverging is not None:
             return PartitionData(
                 fetched.index,

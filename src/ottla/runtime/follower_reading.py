@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from ottla.core.replication.quota import is_throttled
 from ottla.model.errors import ApiError
+from ottla.runtime.leader_epochs import end_offset_for
 from ottla.wire.fetch_types import EpochEndOffset, PartitionData, partition_data
 
 if TYPE_CHECKING:
-    from ottla.log.partition_log import PartitionLog
     from ottla.model.chunks import FileSlice
     from ottla.runtime.fetch_sessions import FetchedPartition, FetchSession
     from ottla.runtime.partition import Partition
@@ -70,7 +70,7 @@ def follower_data(
     start_offset = log.log_start_offset
     fetched_epoch = fetched.last_fetched_epoch
     if fetched_epoch >= 0 and (fetched_epoch != log.epochs.latest or fetched.fetch_offset > log.log_end_offset):
-        diverging = divergence(fetched, log)
+        diverging = divergence(fetched, partition)
         if diverging is not None:
             return PartitionData(
                 fetched.index,
@@ -107,9 +107,9 @@ def _throttled(fetched: FetchedPartition, partition: Partition, records: FileSli
     return records
 
 
-def divergence(fetched: FetchedPartition, log: PartitionLog) -> EpochEndOffset | None:
-    """Where this log parted from what the fetcher has, if it did."""
-    epoch, end_offset = log.epochs.end_offset_for(fetched.last_fetched_epoch, log.log_end_offset)
+def divergence(fetched: FetchedPartition, partition: Partition) -> EpochEndOffset | None:
+    """Where this log parted from what the fetcher has, if it did; (-1, -1) if it does not know its epoch at all."""
+    epoch, end_offset = end_offset_for(partition, fetched.last_fetched_epoch)
     if epoch < fetched.last_fetched_epoch or end_offset < fetched.fetch_offset:
         return EpochEndOffset(epoch, end_offset)
     return None

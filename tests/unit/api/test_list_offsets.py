@@ -18,7 +18,7 @@ from tests.unit.log.support import batch_of
 from tests.unit.runtime.hosted import TOPIC, Hosted
 from tests.unit.runtime.replicas import Cluster
 
-LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 UNCOMMITTED, COMMITTED = 0, 1
 
 
@@ -123,3 +123,14 @@ def test_a_request_that_repeats_itself_holds_up_nobody() -> None:
     found = answers(hosted, *((index // 2, LATEST) for index in range(count)))
     assert found == [(ErrorCode.INVALID_REQUEST, -1)] * count
     assert time.process_time() - began < 3
+
+
+@pytest.mark.parametrize("timestamp", [LATEST, EARLIEST, EARLIEST_LOCAL])
+def test_a_partition_that_was_never_written_to_has_the_epoch_of_its_leader(timestamp: int) -> None:
+    hosted = Hosted()
+    partitions = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=partitions)])
+    services = cast(Services, SimpleNamespace(partitions=hosted.table, world=hosted.world))
+    ctx = RequestContext(services, 2, 11, 1, "c", "10.0.0.1", "PLAINTEXT")
+    (row,) = asyncio.run(list_offsets.handle(ctx, request)).topics[0].partitions
+    assert (row.offset, row.leader_epoch) == (0, 0)
