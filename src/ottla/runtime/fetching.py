@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ottla.runtime.partition import Partition
     from ottla.runtime.partitions import PartitionTable
     from ottla.runtime.topic_counters import TopicCounters
+    from ottla.wire.fetch_types import EpochEndOffset
 
 READ_COMMITTED = 1
 GATHERING_TURNS_MAX: Final = 8
@@ -389,6 +390,7 @@ def _partition_data(
     if fetched.last_fetched_epoch >= 0:
         diverging = divergence(fetched, partition)
         if diverging is not None:
+            _check_known(fetched, log, diverging)
             return PartitionData(
                 fetched.index,
                 0,
@@ -411,6 +413,16 @@ def _partition_data(
     return PartitionData(
         fetched.index, 0, high_watermark, last_stable_offset, log.log_start_offset, aborted, -1, records
     )
+
+
+def _check_known(fetched: FetchedPartition, log: PartitionLog, diverging: EpochEndOffset) -> None:
+    """A consumer that cannot be told where to go on is told to begin anew."""
+    if diverging.epoch < 0 or fetched.fetch_offset < log.log_start_offset:
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"the log begins at {log.log_start_offset}, and where leader epoch {fetched.last_fetched_epoch} ends "
+            f"is not known: offset {fetched.fetch_offset} cannot be found",
+        )
 
 
 def _aborted(log: PartitionLog, records: FileSlice, fetch_offset: int, limit: int) -> list[tuple[int, int]]:

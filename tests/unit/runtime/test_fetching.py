@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from ottla.model.chunks import FileSlice
+from ottla.model.errors import ErrorCode
 from ottla.runtime.fetch_sessions import FetchSession
 from ottla.runtime.fetching import READ_COMMITTED, Fetches, FetchLimits
 from ottla.wire.batch import iterate, read_header
-from ottla.wire.fetch_types import FetchPartition, FetchRequest, PartitionData
+from ottla.wire.fetch_types import EpochEndOffset, FetchPartition, FetchRequest, PartitionData
 from tests.unit.log.support import batch_of
 from tests.unit.runtime.hosted import TOPIC, Hosted, run
 
@@ -223,3 +224,26 @@ def test_a_session_that_is_closed_answers_who_waits_on_it() -> None:
         assert bases(reading.one()) == []
 
     run(scenario)
+
+
+def told(offset: int, last_fetched_epoch: int) -> tuple[int, EpochEndOffset | None]:
+    """Error and divergence for a consumer that says from which epoch its last record is; the log is 2 to 4."""
+    found: list[PartitionData] = []
+
+    async def scenario() -> None:
+        hosted = Hosted()
+        hosted.write(7, 0, count=4)
+        hosted.partition().log.delete_records_before(2)
+        session = FetchSession()
+        session.update(TOPIC, [(0, -1, offset, last_fetched_epoch, -1, 1 << 20)])
+        hosted.fetches().fetch(session, limits(0), lambda topics: found.extend(topics[0][1]))
+
+    run(scenario)
+    return found[0].error_code, found[0].diverging_epoch
+
+
+def test_a_consumer_that_knows_more_than_the_log_begins_anew_instead_of_cutting_to_nothing() -> None:
+    assert told(3, 0) == (0, None)
+    assert told(9, 0) == (0, EpochEndOffset(0, 4))
+    assert told(3, 5) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
+    assert told(0, 0) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
