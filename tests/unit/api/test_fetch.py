@@ -140,3 +140,22 @@ def test_a_consumer_that_changes_how_it_names_topics_is_told_to_begin_anew(
         assert (other.error_code, other.topics) == (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, [])
 
     run(scenario)
+
+
+def test_a_session_that_nothing_is_left_of_is_closed_and_leaves_its_place_to_others() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(2)
+        made = services(cluster)
+        opened = session_in(made, TOPIC, 12, (0, 0))
+        forgetting = fetch_request(
+            [], max_wait_ms=60_000, session_id=opened.session_id, session_epoch=1, forgotten=[(TOPIC, [0])]
+        )
+        answer = fetch.handle(context(made, 1, 12), memoryview(encode_request(12, forgetting)), 0)
+        assert isinstance(answer, list | tuple)
+        told = parse_response(joined(answer), HEADER_BYTES, 12)
+        assert (told.error_code, told.session_id, told.topics) == (0, 0, [])
+        assert len(made.sessions) == 0
+        later = session_in(made, TOPIC, 12, (opened.session_id, 2))
+        assert later.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    run(scenario)

@@ -88,3 +88,7 @@ class ReplicaSession(Generic[Key]):
             self.refused = session_id == NO_SESSION
             self.id = session_id
             self.epoch = EPOCH_FIRST if self.refused else 1
+        elif session_id == NO_SESSION:
+            # The leader has let go of a session that had nothing left.
+            self.id = NO_SESSION
+            self.forget()

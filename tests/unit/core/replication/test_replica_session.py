@@ -59,3 +59,11 @@ def test_the_epoch_wraps_to_one() -> None:
     session.epoch = EPOCH_MAX
     assert session.incremental([], []).epoch == EPOCH_MAX
     assert session.incremental([], []).epoch == 1
+
+
+def test_a_session_that_the_leader_has_let_go_of_begins_whole() -> None:
+    session: ReplicaSession[str] = ReplicaSession()
+    session.answered(session.full({"a": A}), 77)
+    session.answered(session.incremental([], ["a"]), 0)
+    assert not is_open(session)
+    assert session.full({"a": A}).session_id == 0
