@@ -113,13 +113,20 @@ def _change(resource: ResourceType, configs: dict[str, str], change: ConfigChang
     operation = ConfigOperation(change.operation)
     if type_of(resource, name) is not ConfigType.LIST:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Can't {operation.name} to key {name} because its type is not LIST.")
-    given = _entries(value)
+    given = _given(value)
     current = _entries(configs[name]) if name in configs else list(list_default(resource, name))
     if operation is ConfigOperation.APPEND:
         current += [entry for entry in dict.fromkeys(given) if entry not in current]
     else:
         current = [entry for entry in current if entry not in given]
     configs[name] = ",".join(current)
+
+
+def _given(text: str) -> list[str]:
+    """What a change names. Nothing at all is one empty entry, as in Kafka, and no list takes that beside others."""
+    if text and not text.strip(","):
+        return []
+    return [entry.strip() for entry in text.rstrip(",").split(",")]
 
 
 def _entries(text: str) -> list[str]:
@@ -171,14 +178,20 @@ def _check(context: Context, resource: ResourceType, name: str, configs: Mapping
 def _check_minimum_is_everybodys(context: Context, broker: str, configs: Mapping[str, str]) -> None:
     """A leader whose own minimum is below the controller's moves its high watermark without those that are eligible.
 
-    Kafka's refusal, but for one thing: a value that an older version took may stay, and may be deleted.
+    Kafka's refusals, but for one thing: a value of one broker that an older version took may stay, and may be deleted.
+    Without the cluster's value each broker would fall back on the one that it was started with.
     """
     wanted = configs.get(MIN_INSYNC)
-    if not broker or wanted is None or context.image.feature_level(ELR_VERSION) == 0:
+    before = context.image.configs_of(ResourceType.BROKER, broker).get(MIN_INSYNC)
+    if wanted == before or context.image.feature_level(ELR_VERSION) == 0:
         return
-    if wanted != context.image.configs_of(ResourceType.BROKER, broker).get(MIN_INSYNC):
+    if broker and wanted is not None:
         raise ApiError(
             ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+        )
+    if not broker and wanted is None:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
         )
 
 

@@ -68,6 +68,27 @@ def test_lists_grow_and_shrink_from_their_default(cluster: Cluster) -> None:
         assert cluster.image.topic_configs("t")["cleanup.policy"] == expected
 
 
+@pytest.mark.parametrize(
+    ("operation", "value", "code"),
+    [
+        (APPEND, "", ErrorCode.INVALID_CONFIG),
+        (APPEND, " ", ErrorCode.INVALID_CONFIG),
+        (APPEND, "compact,,delete", ErrorCode.INVALID_CONFIG),
+        (APPEND, ",", ErrorCode.NONE),
+        (APPEND, "compact,", ErrorCode.NONE),
+        (SUBTRACT, "", ErrorCode.NONE),
+    ],
+)
+def test_an_empty_entry_is_not_added_in_silence(
+    cluster: Cluster, operation: ConfigOperation, value: str, code: ErrorCode
+) -> None:
+    before = dict(cluster.image.topic_configs("t"))
+    assert change(cluster, TOPIC, "t", ("cleanup.policy", operation, value)).code is code
+    if code is not ErrorCode.NONE:
+        assert cluster.image.topic_configs("t") == before
+    assert change(cluster, TOPIC, "t", ("leader.replication.throttled.replicas", APPEND, "")).code is ErrorCode.NONE
+
+
 def test_a_whole_set_replaces_what_was_there(cluster: Cluster) -> None:
     replace(cluster, TOPIC, "t", ("retention.ms", "5"), ("segment.ms", "6"))
     replace(cluster, TOPIC, "t", ("retention.ms", "7"))
@@ -175,7 +196,6 @@ def test_no_broker_has_a_minimum_in_sync_of_its_own_while_there_is_an_elr(cluste
     assert change(cluster, BROKER, "1", (key, SET, "2")) == refused
     assert replace(cluster, BROKER, "1", (key, "2")) == refused
     assert change(cluster, BROKER, "", (key, SET, "2")).code is ErrorCode.NONE
-    assert change(cluster, BROKER, "", (key, DELETE, None)).code is ErrorCode.NONE
 
     # What a version has left that did not refuse it may go, and is in nobody's way.
     left = ConfigRecord(resource_type=BROKER, resource_name="1", name=key, value="2")
@@ -184,6 +204,22 @@ def test_no_broker_has_a_minimum_in_sync_of_its_own_while_there_is_an_elr(cluste
     assert change(cluster, BROKER, "1", ("log.cleaner.backoff.ms", SET, "5")).code is ErrorCode.NONE
     assert change(cluster, BROKER, "1", (key, SET, "3")) == refused
     assert change(cluster, BROKER, "1", (key, DELETE, None)).code is ErrorCode.NONE
+
+
+def test_the_clusters_minimum_in_sync_is_not_removed_while_there_is_an_elr(cluster: Cluster) -> None:
+    key = "min.insync.replicas"
+    refused = Outcome(
+        ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+    )
+    assert change(cluster, BROKER, "", (key, DELETE, None)).code is ErrorCode.NONE
+    assert change(cluster, BROKER, "", (key, SET, "2")).code is ErrorCode.NONE
+    assert change(cluster, BROKER, "", (key, DELETE, None)) == refused
+    assert replace(cluster, BROKER, "", ("log.cleaner.backoff.ms", "5")) == refused
+    assert change(cluster, BROKER, "", (key, SET, "1")).code is ErrorCode.NONE
+    assert cluster.image.configs_of(BROKER, "") == {key: "1"}
+
+    cluster.submit(UpdateFeatures([FeatureUpdate(ELR_VERSION, 0, 2)], validate_only=False))
+    assert change(cluster, BROKER, "", (key, DELETE, None)).code is ErrorCode.NONE
 
 
 def test_minimums_of_single_brokers_go_when_the_elr_comes(cluster: Cluster) -> None:
