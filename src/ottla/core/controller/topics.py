@@ -149,23 +149,25 @@ def _config_records(topic: str, configs: Mapping[str, str]) -> Iterator[ConfigRe
         yield ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic, name=name, value=value)
 
 
+_NAMED_BY_ID_TOO: Final = Outcome(
+    ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
+)
+
+
 def delete_topics(context: Context, command: DeleteTopics) -> Decision[list[DeletedTopic]]:
     """Each topic is deleted or refused for itself. A topic named twice is refused, with one answer."""
     names = Counter(topic.name for topic in command.topics if topic.name is not None)
     ids = Counter(topic.topic_id for topic in command.topics if topic.topic_id is not None)
-    answers: dict[TopicReference, DeletedTopic] = {}
-    deleted: dict[UUID, None] = {}
-    for reference in command.topics:
-        if reference in answers:
-            continue
+    answers: dict[TopicReference | UUID, DeletedTopic] = {}
+    for reference in dict.fromkeys(command.topics):
         try:
             topic = _to_delete(context, reference, names[reference.name or ""], ids[reference.topic_id or ZERO_UUID])
         except ApiError as error:
             answers[reference] = DeletedTopic(reference.name, reference.topic_id, Outcome.of(error))
             continue
-        # Asked for by name and by id, a topic goes once, and both answers say so.
-        deleted[topic.id] = None
-        answers[reference] = DeletedTopic(topic.name, topic.id, DONE)
+        # One that is asked for by name and by id is there already: whoever wrote that may mean another one.
+        answers[topic.id] = DeletedTopic(topic.name, topic.id, _NAMED_BY_ID_TOO if topic.id in answers else DONE)
+    deleted = [key for key, answer in answers.items() if isinstance(key, UUID) and answer.outcome is DONE]
     return Decision(tuple(RemoveTopicRecord(topic_id=topic_id) for topic_id in deleted), list(answers.values()))
 
 

@@ -319,6 +319,20 @@ def test_a_topic_named_twice_is_not_deleted() -> None:
     assert "t" in cluster.image.topics
 
 
+@pytest.mark.parametrize("name_first", [True, False])
+def test_a_topic_named_by_name_and_by_id_is_not_deleted(name_first: bool) -> None:
+    cluster = Cluster()
+    [_, created] = cluster.create(NewTopic("other"), NewTopic("t"))
+    both = [TopicReference("t"), TopicReference(topic_id=created.topic_id)]
+    answers = deleted(cluster, *(both if name_first else reversed(both)), TopicReference("other"))
+    assert (answers[0].name, answers[0].topic_id, answers[0].outcome.code) == (
+        "t",
+        created.topic_id,
+        ErrorCode.INVALID_REQUEST,
+    )
+    assert (len(answers), list(cluster.image.topics)) == (2, ["t"])
+
+
 def test_deletion_can_be_forbidden() -> None:
     cluster = Cluster(config={"delete.topic.enable": "false"})
     cluster.create(NewTopic("t"))
