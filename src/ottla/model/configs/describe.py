@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.model.configs.broker import BROKER_CONFIGS, LISTENER_PREFIX, find_definition
 from ottla.model.configs.definition import ConfigDefinition, ConfigSource, ConfigType, ConfigValue, Update, render
@@ -16,6 +16,13 @@ from ottla.model.configs.group import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from ottla.model.configs.resolve import BrokerConfig, TopicConfig
 from ottla.model.configs.topic import TOPIC_CONFIGS
 from ottla.model.errors import ConfigError
+
+_WEAKER_UNITS: Final[Mapping[str, tuple[str, ...]]] = {
+    definition.synonyms[0]: definition.synonyms[1:]
+    for definition in TOPIC_CONFIGS.values()
+    if len(definition.synonyms) > 1
+}
+"""Broker keys that may also be given in a larger unit, as `log.retention.ms` in hours."""
 
 
 class ConfigSynonym(NamedTuple):
@@ -137,6 +144,10 @@ def _broker_synonyms(name: str, broker: BrokerConfig) -> list[ConfigSynonym]:
         synonyms += _broker_synonyms(shared.name, broker)
     elif definition is not None and definition.default is not None:
         synonyms.append(ConfigSynonym(name, render(definition.default), ConfigSource.DEFAULT))
+    if synonyms and name in _WEAKER_UNITS:
+        # Only below a value of the key itself, as in Kafka: a weaker unit says nothing in the stronger one's place.
+        synonyms += [below for key in _WEAKER_UNITS[name] for below in _broker_synonyms(key, broker)]
+        synonyms.sort(key=lambda synonym: synonym.source)
     return synonyms
 
 

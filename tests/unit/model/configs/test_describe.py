@@ -50,6 +50,22 @@ def test_a_value_in_a_weaker_unit_is_shown_as_kafka_shows_it() -> None:
     assert (entry.value, entry.source, entry.synonyms) == ("360000000", ConfigSource.DEFAULT, ())
 
 
+def test_what_a_dynamic_value_hides_is_shown_in_its_own_unit() -> None:
+    broker = BROKER.with_dynamic({}, {"log.retention.ms": "2000000", "log.roll.ms": "3000000"})
+    below = [
+        ("log.retention.ms", "2000000", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        ("log.retention.hours", "100", ConfigSource.STATIC_BROKER),
+        ("log.retention.hours", "168", ConfigSource.DEFAULT),
+    ]
+    assert synonyms(only(describe_broker(broker, ["log.retention.ms"]))) == below
+    assert synonyms(only(describe_topic({}, broker, ["retention.ms"]))) == below
+    assert synonyms(only(describe_topic({}, broker, ["segment.ms"]))) == [
+        ("log.roll.ms", "3000000", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        ("log.roll.hours", "168", ConfigSource.DEFAULT),
+    ]
+    assert synonyms(only(describe_broker(broker, ["log.roll.jitter.ms"]))) == []
+
+
 def test_all_keys_are_shown_when_none_is_named() -> None:
     assert len(describe_topic({}, BROKER)) == len(describe_topic({}, BROKER, [])) == 34
     assert len(describe_broker(BROKER)) == 342
