@@ -30,7 +30,14 @@ from ottla.runtime.remembered_fetches import RememberedFetch
 from ottla.runtime.repeated_fetches import MISSES_MAX, RepeatedFetch
 from ottla.wire import fetch as codec
 from ottla.wire.fetch_repeated import repeated_answer, repeated_request
-from ottla.wire.fetch_types import NODE_ENDPOINTS_SINCE, RACK_SINCE, TOPIC_ID_SINCE, FetchRequest, PartitionData
+from ottla.wire.fetch_types import (
+    NODE_ENDPOINTS_SINCE,
+    RACK_SINCE,
+    TOPIC_ID_SINCE,
+    FetchPartition,
+    FetchRequest,
+    PartitionData,
+)
 from ottla.wire.fields import TopicKey
 
 if TYPE_CHECKING:
@@ -43,6 +50,8 @@ Complete: TypeAlias = Callable[
     [list[tuple[TopicKey, list[PartitionData]]]], Sequence[tuple[TopicKey, Sequence[codec.Row]]]
 ]
 """Makes an answer of what has changed."""
+ISOLATION_LEVELS: Final = (0, 1)
+"""All records, or those of committed transactions: who asks for something else must not take one for it."""
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
@@ -58,6 +67,8 @@ def _serve(
     )
     if replica_id >= 0 and is_metadata_fetch(request):
         return fetch_metadata.handle(ctx, request)
+    if isolation not in ISOLATION_LEVELS:
+        return _refused(ctx, topics)
     bytes_max = min(bytes_max, ctx.services.config.fetch_max_bytes)
     if epoch == SESSION_EPOCH_FINAL and session_id == SESSION_ID_NONE and not rack_id:
         if (
@@ -93,6 +104,13 @@ def _serve(
         return _encoded(ctx, ErrorCode.NONE, SESSION_ID_NONE, [])
     is_full = epoch in (SESSION_EPOCH_INITIAL, SESSION_EPOCH_FINAL)
     return _fetch(ctx, session, fetch_limits((wait_ms, bytes_min, bytes_max, isolation, not is_full)))
+
+
+def _refused(ctx: RequestContext, topics: Sequence[tuple[TopicKey, Sequence[FetchPartition]]]) -> Chunks:
+    """The answer to a request that makes no sense, in Kafka's code for it; old versions have it in the rows only."""
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    rows = [(topic, [PartitionData(asked.index, code) for asked in partitions]) for topic, partitions in topics]
+    return _encoded(ctx, code, SESSION_ID_NONE, rows)
 
 
 def _untouched(session: FetchSession) -> list[tuple[TopicKey, int]]:

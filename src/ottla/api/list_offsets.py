@@ -47,6 +47,7 @@ FIRST_VERSION = {
 }
 """Times below 0 have a meaning each, and no other does."""
 NEVER = 1 << 15
+READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 LEADER_EPOCH_SINCE = 4
 NOT_AVAILABLE_SINCE = 5
@@ -73,6 +74,8 @@ async def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffset
         for partition in topic.partitions:
             if asked[topic.name, partition.partition_index] > 1:
                 partitions.append(_refused(partition, ErrorCode.INVALID_REQUEST))
+            elif request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+                partitions.append(_refused(partition, ErrorCode.UNKNOWN_SERVER_ERROR))
             else:
                 partitions.append(await _answer(ctx, topic.name, partition, request))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))

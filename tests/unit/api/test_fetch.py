@@ -159,3 +159,20 @@ def test_a_session_that_nothing_is_left_of_is_closed_and_leaves_its_place_to_oth
         assert later.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
     run(scenario)
+
+
+@pytest.mark.parametrize("isolation_level", [2, -1])
+def test_a_reader_with_an_isolation_level_that_nobody_knows_gets_no_uncommitted_records(isolation_level: int) -> None:
+    async def scenario() -> None:
+        cluster = Cluster(2)
+        cluster.produce()
+        wanted: list[tuple[TopicKey, list[FetchPartition]]] = [(TOPIC, [FetchPartition(0, -1, 0, -1, -1, 1 << 20)])]
+        request = fetch_request(wanted, max_wait_ms=0, isolation_level=isolation_level)
+        answer = fetch.handle(context(services(cluster), 1, 12), memoryview(encode_request(12, request)), 0)
+        assert isinstance(answer, list | tuple)
+        told = parse_response(joined(answer), HEADER_BYTES, 12)
+        ((_, (row,)),) = told.topics
+        assert told.error_code == row.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert not row.records
+
+    run(scenario)

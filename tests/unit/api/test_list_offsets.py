@@ -36,6 +36,18 @@ def offset(hosted: Hosted, timestamp: int, isolation_level: int) -> int:
     return row.offset
 
 
+def test_an_isolation_level_that_nobody_knows_is_not_taken_for_another() -> None:
+    hosted, _ = log_with_an_open_transaction()
+    for level in (2, -1):
+        partitions = [ListOffsetsPartition(partition_index=0, timestamp=LATEST)]
+        topics = [ListOffsetsTopic(name=TOPIC, partitions=partitions)]
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=topics)
+        services = cast(Services, SimpleNamespace(partitions=hosted.table, world=hosted.world))
+        ctx = RequestContext(services, 2, 7, 1, "c", "10.0.0.1", "PLAINTEXT")
+        (row,) = asyncio.run(list_offsets.handle(ctx, request)).topics[0].partitions
+        assert (row.error_code, row.offset) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1)
+
+
 def log_with_an_open_transaction() -> tuple[Hosted, int]:
     """Offset 0 is plain, offset 1 of an open transaction and the youngest; its time."""
     hosted = Hosted()
