@@ -96,6 +96,8 @@ def handle(
     adds = ctx.api_version >= ADDS_PARTITION_SINCE
     verified = None
     if adds or ctx.services.config.transaction_partition_verification_enable:
+        if not request.transactional_id:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "A transactional id must not be empty.")
         verified = ctx.services.transactions.verify(
             request.transactional_id,
             request.producer_id,

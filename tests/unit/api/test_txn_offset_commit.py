@@ -91,6 +91,14 @@ def test_a_transaction_commits_for_a_group_with_a_name() -> None:
     assert commit(OffsetServices(), group_id="") == [ErrorCode.INVALID_GROUP_ID]
 
 
+@pytest.mark.parametrize("version", [3, 5])
+def test_a_producer_without_a_transactional_id_is_told_so_and_not_that_it_was_replaced(version: int) -> None:
+    services = OffsetServices()
+    assert commit(services, version, transactional_id="") == [ErrorCode.INVALID_REQUEST]
+    assert not services.transactions.asked
+    assert commit(services, version, transactional_id="", group_id="") == [ErrorCode.INVALID_GROUP_ID]
+
+
 @pytest.mark.parametrize(
     ("version", "code"),
     [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)],
