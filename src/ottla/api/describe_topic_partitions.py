@@ -29,7 +29,10 @@ def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> Desc
     image, cursor = ctx.services.image, request.cursor
     if cursor is not None and cursor.partition_index < 0:
         raise ApiError(ErrorCode.INVALID_REQUEST, "a cursor points to a partition that is 0 or more")
-    names = sorted({topic.name for topic in request.topics} or image.topics.keys())
+    wanted = {topic.name for topic in request.topics}
+    if cursor is not None and wanted and cursor.topic_name not in wanted:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a cursor points to a topic that is asked for")
+    names = sorted(wanted or image.topics.keys())
     first_name = cursor.topic_name if cursor is not None else ""
     room = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
     topics: list[DescribeTopicPartitionsResponseTopic] = []
