@@ -44,11 +44,11 @@ EARLY_KEYS: Final = frozenset(
 
 
 class _Waiting:
-    """A request, and the answer that is owed to it."""
+    """A request, and the answer that is owed to it. Its bytes are its own: a batch is changed where it lies."""
 
     __slots__ = ("_answer", "_frame", "_peer", "owed")
 
-    def __init__(self, peer: Peer, frame: bytes) -> None:
+    def __init__(self, peer: Peer, frame: bytearray) -> None:
         self.owed = Deferred(self._let_go)
         self._peer = peer
         self._frame = frame
@@ -88,7 +88,7 @@ class Gate:
         if self._waiting_bytes + len(frame) > WAITING_BYTES_MAX:
             peer.refuse("the broker is starting, and too many requests wait for it already")
             return None
-        waiting = _Waiting(peer, bytes(frame))
+        waiting = _Waiting(peer, bytearray(frame))
         self._waiting.append(waiting)
         self._waiting_bytes += len(frame)
         return waiting.owed

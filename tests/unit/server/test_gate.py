@@ -8,7 +8,7 @@ from ottla.model.ids import METADATA_TOPIC_ID
 from ottla.server.gate import WAITING_BYTES_MAX, Gate
 from ottla.wire.headers import request_header
 
-METADATA, FETCH, VOTE = 3, 1, 52
+PRODUCE, FETCH, METADATA, VOTE = 0, 1, 3, 52
 
 
 class Client:
@@ -47,6 +47,24 @@ def test_peers_are_served_before_clients() -> None:
     gate.open()
     assert waiting.chunks == [b"answer"]
     assert gate.dispatch(Client(), frame(METADATA)) == [b"answer"]
+
+
+def test_what_a_producer_sends_to_a_starting_broker_can_be_written_when_it_is_ready() -> None:
+    written: list[bytes] = []
+
+    def write(_peer: object, request: memoryview) -> Chunks:
+        request[-1:] = b"!"  # As the log writes the offset into a batch, where it lies.
+        written.append(bytes(request[-3:]))
+        return [b"written"]
+
+    gate = Gate(write)
+    received = bytearray(frame(PRODUCE, b"abc"))
+    waiting = gate.dispatch(Client(), memoryview(received))
+    received[-3:] = b"xyz"  # The next receive.
+    gate.open()
+    assert written == [b"ab!"]
+    assert isinstance(waiting, Deferred)
+    assert waiting.chunks == [b"written"]
 
 
 def test_an_answer_that_comes_later_still_comes() -> None:
