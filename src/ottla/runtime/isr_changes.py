@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 
 from ottla.core.controller.cluster_commands import AlteredPartition, AlterPartitions, InSyncReplica, PartitionToAlter
-from ottla.model.errors import ApiError, ErrorCode, OttlaError, StorageError
+from ottla.model.errors import ErrorCode, OttlaError, StorageError
 
 if TYPE_CHECKING:
     from ottla.runtime.partition import Partition
@@ -170,8 +170,6 @@ class IsrChanges:
             self._take_answers(await self._channel.submit(command))
         except OttlaError as error:
             log.info("the controller could not be asked for other in-sync replicas", reason=str(error))
-            if isinstance(error, ApiError) and error.code is ErrorCode.STALE_BROKER_EPOCH:
-                self._take_back(asked)
         except Exception as error:
             # Without this task no ISR would ever change again.
             log.error("asking for other in-sync replicas failed", exc_info=error)

@@ -143,8 +143,9 @@ class Partition(Watched):
     # -- roles, as the metadata says
 
     def become_leader(self, state: PartitionImage) -> None:
-        """Lead, or go on leading, with these replicas and in this epoch."""
+        """Lead, or go on leading, with these replicas, in this epoch. What is known settles no open question."""
         is_new_epoch = not self.leads or state.leader_epoch != self.leader_epoch
+        is_news = state.partition_epoch != self.partition_epoch
         self._take(state)
         self.leads = True
         self.is_sole = len(state.replicas) == 1
@@ -158,7 +159,7 @@ class Partition(Watched):
             self.replication = None
             if log is not None:
                 self._begin_epoch(log)
-        else:
+        elif is_news:
             self.replication.min_insync = self._effective_min_insync
             self.replication.take(state.replicas, state.isr, self.neighbours.now_ms())
             self.settle()

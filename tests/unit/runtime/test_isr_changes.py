@@ -164,13 +164,41 @@ def test_newer_metadata_settles_what_was_asked() -> None:
     scenario_with(scenario)
 
 
-def test_a_broker_that_registered_anew_asks_anew() -> None:
+def test_news_of_other_partitions_of_the_topic_do_not_settle_what_was_asked() -> None:
+    async def scenario(cluster: Cluster, controller: Controller) -> None:
+        controller.script = [ApiError(ErrorCode.REQUEST_TIMED_OUT)] * 3
+        cluster.catch_up(2)
+        await controller.has_answered()
+        cluster.publish(1)
+        cluster.produce()
+        assert pending(cluster) == (1, 2)
+        assert cluster.leader.high_watermark == 0, "broker 2 may be in sync by now, and does not have the record"
+
+    scenario_with(scenario)
+
+
+def test_the_record_of_what_was_granted_does_not_settle_what_was_asked_after_it() -> None:
+    async def scenario(cluster: Cluster, controller: Controller) -> None:
+        cluster.catch_up(2)
+        await controller.has_answered()
+        assert (cluster.leader.isr, cluster.leader.partition_epoch) == ((1, 2), 2)
+        replication = cluster.leader.replication
+        assert replication is not None
+        replication.asked((1,))
+        cluster.publish(1)
+        assert pending(cluster) == (1,)
+
+    scenario_with(scenario)
+
+
+def test_a_broker_that_registered_anew_counts_on_nothing_and_asks_again() -> None:
     async def scenario(cluster: Cluster, controller: Controller) -> None:
         controller.script = [ApiError(ErrorCode.STALE_BROKER_EPOCH)]
         cluster.catch_up(2)
         await controller.has_answered()
-        assert pending(cluster) is None
-        cluster.replicas[1].clock.ms += isr_changes.RETRY_MS
+        cluster.produce()
+        assert pending(cluster) == (1, 2)
+        assert cluster.leader.high_watermark == 0, "an earlier question may have been granted"
         await controller.has_answered()
         assert cluster.leader.isr == (1, 2)
 
