@@ -440,22 +440,15 @@ class Broker:
 
     def _follow(self, image: MetadataImage, delta: ImageDelta) -> None:
         """What is hosted here changes as the metadata says."""
-        services, table = self._services, self._services.partitions
-        delete_delay_ms = self.config.topic_defaults.file_delete_delay_ms
+        services, delete_delay_ms = self._services, self.config.topic_defaults.file_delete_delay_ms
         if delta.brokers_changed:
-            table.brokers_changed(image.brokers)
             self._peers.brokers_changed(image)
-        for topic in delta.topics_deleted:
-            services.log_directories.delete(table.drop(topic.id), delete_delay_ms)
-        for topic in delta.topics_created:
-            table.host(topic, resolve_topic(image.topic_configs(topic.name), self.config))
-        for topic_id in delta.partitions_changed:
-            changed = image.topics_by_id[topic_id]
-            removed = table.host(changed, resolve_topic(image.topic_configs(changed.name), self.config))
-            services.log_directories.delete(removed, delete_delay_ms)
-        for resource, name in delta.configs_changed:
-            if resource is ResourceType.TOPIC and name in image.topics:
-                table.set_config(name, resolve_topic(image.topic_configs(name), self.config))
+        services.partitions.follow(
+            image,
+            delta,
+            lambda name: resolve_topic(image.topic_configs(name), self.config),
+            lambda removed: services.log_directories.delete(removed, delete_delay_ms),
+        )
         services.groups.metadata_changed(image, delta, services.node_id)
         services.transactions.coordinators.metadata_changed(image, delta, services.node_id)
 

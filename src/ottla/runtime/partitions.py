@@ -3,8 +3,11 @@
 The table follows the metadata image: topics come, grow, change their config and go, and partitions change their role.
 Handlers find partitions here, by the topic's name or by its id, and get the right Kafka error when there is none.
 
-What an editor must keep true: `HostedTopic.led` holds exactly the partitions that this broker leads, so that the hot
-path finds them with one look and asks nothing else.
+What an editor must keep true:
+- `HostedTopic.led` holds exactly the partitions that this broker leads, so that the hot path finds them with one look
+  and asks nothing else.
+- Configs are taken before the partitions of the same change: who has left an ISR is eligible to lead by the minimum of
+  in-sync replicas as it was by then, and a leader with the one from before would move its high watermark without it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ottla.model.configs.definition import ResourceType
 from ottla.model.errors import ApiError, ErrorCode, StorageError
 from ottla.model.ids import INTERNAL_TOPICS
 from ottla.runtime.neighbours import Neighbours
@@ -21,7 +25,7 @@ from ottla.runtime.topic_counters import TopicCounters
 from ottla.wire.fields import CurrentLeader
 
 if TYPE_CHECKING:
-    from ottla.core.controller.image import BrokerImage, PartitionImage, TopicImage
+    from ottla.core.controller.image import BrokerImage, ImageDelta, MetadataImage, PartitionImage, TopicImage
     from ottla.log.partition_log import PartitionLog
     from ottla.model.configs.resolve import TopicConfig
 
@@ -173,6 +177,27 @@ class PartitionTable:
     def on_roles_changed(self, listener: RolesListener) -> None:
         """Call `listener` with the partitions whose leader or leader epoch changed: new ones and dropped ones too."""
         self._on_roles_changed.append(listener)
+
+    def follow(
+        self,
+        image: MetadataImage,
+        delta: ImageDelta,
+        config_of: Callable[[str], TopicConfig],
+        remove: Callable[[list[Partition]], None],
+    ) -> None:
+        """Take in what has changed; `remove` is told what is hosted here no longer, before anything takes its place."""
+        if delta.brokers_changed:
+            self.brokers_changed(image.brokers)
+        for topic in delta.topics_deleted:
+            remove(self.drop(topic.id))
+        for resource, name in delta.configs_changed:
+            if resource is ResourceType.TOPIC and name in image.topics:
+                self.set_config(name, config_of(name))
+        for topic in delta.topics_created:
+            self.host(topic, config_of(topic.name))
+        for topic_id in delta.partitions_changed:
+            changed = image.topics_by_id[topic_id]
+            remove(self.host(changed, config_of(changed.name)))
 
     def host(self, image: TopicImage, config: TopicConfig) -> list[Partition]:
         """Take in a new topic, or a known one with more partitions, other leaders or other replicas.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from ottla.core.controller.image import PartitionImage
+from ottla.core.controller.image import ImageDelta, MetadataImage, PartitionImage, TopicImage
+from ottla.model.configs.definition import ResourceType
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.runtime.watching import Watcher
@@ -225,6 +227,28 @@ def test_an_append_that_asks_for_a_flush_counts_when_it_is_synced() -> None:
         assert cluster.leader.high_watermark == 0
         await cluster.replicas[1].flushes.flush(cluster.leader)
         assert cluster.leader.high_watermark == 1
+
+    run(scenario)
+
+
+def test_who_left_the_isr_after_the_minimum_was_raised_lacks_nothing_acknowledged() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(2, TopicConfig(min_insync_replicas=1))
+        cluster.catch_up()
+        cluster.produce()
+        cluster.change(isr=(1,))
+        topic = TopicImage(TOPIC, TOPIC_ID, (replace(cluster.state, elr=(2,)),))
+        brokers = {1: broker(1), 2: broker(2, fenced=True)}
+        image = MetadataImage(cluster_id="c", brokers=brokers, topics={TOPIC: topic}, topics_by_id={TOPIC_ID: topic})
+        # Both changes come in one piece: the minimum went up, and then broker 2 was out of reach.
+        delta = ImageDelta(
+            partitions_changed={TOPIC_ID: frozenset({0})},
+            configs_changed=((ResourceType.TOPIC, TOPIC),),
+            brokers_changed=frozenset({2}),
+        )
+        raised = TopicConfig(min_insync_replicas=2)
+        cluster.replicas[1].table.follow(image, delta, lambda _name: raised, lambda _removed: None)
+        assert (cluster.leader.isr, cluster.leader.high_watermark) == ((1,), 0)
 
     run(scenario)
 
