@@ -8,6 +8,8 @@ outside the ISR are looked at more often (`_behind`): a high watermark that wait
 What an editor must keep true:
 - Between question and answer the old and the new ISR count (`LeaderReplication.asked`). When the outcome is not known,
   because the controller was lost, they go on counting, and the same question is asked again.
+- That it was granted changes nothing here either, before the metadata says so: the answer may overtake what stands
+  before it in the metadata log, such as a higher min.insync.replicas, by which the controller has decided.
 - A refusal that means "your metadata is old" changes nothing here: the metadata that comes decides. Only a refusal of
   the new ISR itself takes it back.
 """
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import structlog
 
@@ -45,6 +47,11 @@ class Asks(Protocol):
     async def submit(self, command: AlterPartitions) -> list[AlteredPartition]: ...
 
 
+class _Question(NamedTuple):
+    asked: PartitionToAlter
+    grows: bool
+
+
 class IsrChanges:
     """The ISRs of the partitions that this broker leads."""
 
@@ -71,7 +78,7 @@ class IsrChanges:
         self._broker_epoch = broker_epoch
         self._due: dict[Partition, None] = {}
         """Partitions that want another ISR."""
-        self._asked: dict[Partition, PartitionToAlter] = {}
+        self._asked: dict[Partition, _Question] = {}
         """What was asked for and is not settled."""
         self._behind: dict[Partition, None] = {}
         """Partitions with a follower outside the ISR that has fetched."""
@@ -165,7 +172,7 @@ class IsrChanges:
         asked = self._asked
         if not asked:
             return True
-        command = AlterPartitions(self._node_id, self._broker_epoch(), list(asked.values()))
+        command = AlterPartitions(self._node_id, self._broker_epoch(), [question.asked for question in asked.values()])
         try:
             self._take_answers(await self._channel.submit(command))
         except OttlaError as error:
@@ -185,13 +192,14 @@ class IsrChanges:
             if replication is None or isr is None or partition in self._asked:
                 continue
             replication.asked(isr)
-            self._asked[partition] = PartitionToAlter(
+            asked = PartitionToAlter(
                 partition.topic_id,
                 partition.index,
                 partition.leader_epoch,
                 [InSyncReplica(replica, self._epoch_of(partition, replica)) for replica in isr],
                 partition.partition_epoch,
             )
+            self._asked[partition] = _Question(asked, len(isr) >= len(replication.isr))
 
     def _epoch_of(self, partition: Partition, replica: int) -> int:
         """The life in which a replica was seen to be in sync."""
@@ -205,7 +213,7 @@ class IsrChanges:
 
     def _drop_settled(self) -> None:
         """Forget what the metadata has decided meanwhile."""
-        for partition, question in list(self._asked.items()):
+        for partition, (question, _) in list(self._asked.items()):
             if (
                 partition.replication is None
                 or partition.replication.pending_isr is None
@@ -221,8 +229,7 @@ class IsrChanges:
             if partition is None:
                 continue
             if answer.outcome.code is ErrorCode.NONE:
-                self._granted(partition, answer)
-                del self._asked[partition]
+                self._granted(partition, answer, self._asked.pop(partition).grows)
             elif answer.outcome.code in _TAKEN_BACK:
                 self._take_back([partition])
             else:
@@ -232,13 +239,12 @@ class IsrChanges:
                     reason=answer.outcome.code.name,
                 )
 
-    def _granted(self, partition: Partition, answer: AlteredPartition) -> None:
-        grows = len(answer.isr) >= len(partition.isr)
+    def _granted(self, partition: Partition, answer: AlteredPartition, grows: bool) -> None:
+        """Nothing is left but to hear of it from the metadata."""
         self.grown += grows
         self.shrunk += not grows
         event = "in-sync replicas grow" if grows else "in-sync replicas shrink"
         log.info(event, partition=str(partition.topic_partition), isr=list(answer.isr))
-        partition.altered(answer.leader_epoch, answer.isr, answer.partition_epoch)
 
     def _take_back(self, partitions: Iterable[Partition]) -> None:
         not_before_ms = self._table.neighbours.now_ms() + RETRY_MS

@@ -186,14 +186,6 @@ class Partition(Watched):
         self._fail_waits(f"{self.topic_partition} is not here any more")
         self.let_watchers_go()
 
-    def altered(self, leader_epoch: int, isr: Sequence[int], partition_epoch: int) -> None:
-        """The controller's answer to what this leader asked for: it comes before the metadata does."""
-        if self.leads and leader_epoch == self.leader_epoch and partition_epoch > self.partition_epoch:
-            self.isr, self.partition_epoch = tuple(isr), partition_epoch
-            if self.replication is not None:
-                self.replication.take(self.replicas, isr, self.neighbours.now_ms())
-                self.settle()
-
     def _take(self, state: PartitionImage) -> None:
         self.leader_id, self.leader_epoch = state.leader, state.leader_epoch
         self.partition_epoch = state.partition_epoch

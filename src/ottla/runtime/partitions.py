@@ -233,8 +233,6 @@ class PartitionTable:
 
     def _take_role(self, topic: HostedTopic, partition: Partition, state: PartitionImage) -> bool:
         """Make a partition what the metadata says it is; whether that is another role, or another leader."""
-        if state.partition_epoch < partition.partition_epoch:
-            return False  # The controller's answer to this leader came before its record did.
         before = partition.leader_id, partition.leader_epoch
         if state.leader == self._node_id:
             topic.led[partition.index] = partition

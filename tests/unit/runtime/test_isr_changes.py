@@ -14,7 +14,7 @@ from ottla.model.errors import ApiError, ErrorCode
 from ottla.runtime import isr_changes
 from ottla.runtime.isr_changes import IsrChanges
 from tests.unit.runtime.hosted import run
-from tests.unit.runtime.replicas import Cluster, broker
+from tests.unit.runtime.replicas import TOPIC, Cluster, broker
 
 OWN_EPOCH = 101
 
@@ -26,7 +26,10 @@ class Controller:
         self.cluster = cluster
         self.asked: list[AlterPartitions] = []
         self.script: list[ErrorCode | ApiError] = []
+        self.publishes = True
+        """Whether the metadata comes before the answer."""
         self.answered = asyncio.Event()
+        self.changes: IsrChanges
 
     async def submit(self, command: AlterPartitions) -> list[AlteredPartition]:
         await asyncio.sleep(0)
@@ -40,6 +43,8 @@ class Controller:
             isr = tuple(member.broker_id for member in asked.new_isr)
             if outcome is ErrorCode.NONE:
                 self.cluster.change(isr=isr)
+                if self.publishes:
+                    self.cluster.publish(1)
             state = self.cluster.state
             answers.append(
                 AlteredPartition(
@@ -72,6 +77,7 @@ def scenario_with(
         controller = Controller(cluster)
         table = cluster.replicas[1].table
         changes = IsrChanges(table, controller, node_id=1, broker_epoch=lambda: OWN_EPOCH)
+        controller.changes = changes
         changes.start()
         try:
             await scenario(cluster, controller)
@@ -115,6 +121,7 @@ def test_a_follower_that_lags_is_left_out() -> None:
         await controller.has_answered()
         assert controller.isrs() == [[(1, OWN_EPOCH)]]
         assert (cluster.leader.isr, cluster.leader.high_watermark) == ((1,), 1)
+        assert (controller.changes.grown, controller.changes.shrunk) == (0, 1)
 
     scenario_with(scenario, isr=(1, 2))
 
@@ -162,6 +169,26 @@ def test_newer_metadata_settles_what_was_asked() -> None:
         assert len(controller.asked) <= count + 1
 
     scenario_with(scenario)
+
+
+def test_an_answer_that_overtakes_the_metadata_acknowledges_nothing() -> None:
+    """The minimum may have been raised before the ISR shrank: then broker 2 is still eligible to lead."""
+
+    async def scenario(cluster: Cluster, controller: Controller) -> None:
+        controller.publishes = False
+        neighbours = cluster.replicas[1].table.neighbours
+        cluster.catch_up(2)
+        cluster.produce()
+        cluster.replicas[1].clock.ms += neighbours.lag_ms_max + 1
+        neighbours.lag_ms_max = 1
+        await controller.has_answered()
+        assert (pending(cluster), cluster.leader.high_watermark) == ((1,), 0)
+        cluster.config = TopicConfig(min_insync_replicas=2)
+        cluster.replicas[1].table.set_config(TOPIC, cluster.config)
+        cluster.publish(1)
+        assert (cluster.leader.isr, pending(cluster), cluster.leader.high_watermark) == ((1,), None, 0)
+
+    scenario_with(scenario, isr=(1, 2))
 
 
 def test_news_of_other_partitions_of_the_topic_do_not_settle_what_was_asked() -> None:

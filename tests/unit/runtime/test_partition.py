@@ -253,20 +253,6 @@ def test_who_left_the_isr_after_the_minimum_was_raised_lacks_nothing_acknowledge
     run(scenario)
 
 
-def test_what_the_controller_answers_counts_before_its_record_comes() -> None:
-    async def scenario() -> None:
-        cluster = Cluster(2, TopicConfig())
-        cluster.produce()
-        cluster.leader.altered(5, (1,), 2)
-        assert (cluster.leader.isr, cluster.leader.high_watermark) == ((1,), 1)
-        cluster.publish(1)  # Metadata from before the answer.
-        assert cluster.leader.isr == (1,)
-        cluster.leader.altered(4, (1, 2), 3)  # An answer to an earlier leader.
-        assert cluster.leader.isr == (1,)
-
-    run(scenario)
-
-
 def test_the_start_of_the_log_is_that_of_the_last_replica_that_follows_it() -> None:
     async def scenario() -> None:
         cluster = Cluster(2)

@@ -73,7 +73,7 @@ class Elections(RuleBasedStateMachine):
 
     @rule(node=NODES, is_heard=st.booleans())
     def ask_for_another_isr(self, node: int, is_heard: bool) -> None:
-        """The controller grants it to the leader of its own epoch; the answer may be lost."""
+        """The controller grants it to the leader of its own epoch, which hears of it at once, or later."""
         partition, state = self.cluster.partition(node), self.cluster.state
         if partition.replication is None:
             return
@@ -89,7 +89,7 @@ class Elections(RuleBasedStateMachine):
         if is_current:
             self.cluster.change(isr=wanted)
             if is_heard:
-                self.on_loop(lambda: partition.altered(partition.leader_epoch, wanted, state.partition_epoch + 1))
+                self.on_loop(lambda: self.cluster.publish(node))
         self.note_committed()
 
     def note_committed(self) -> None:

@@ -67,13 +67,6 @@ def test_who_listens_hears_of_new_leaders_and_epochs_and_of_nothing_else() -> No
     assert hosted.table.led() == []
 
 
-def test_metadata_from_before_a_known_answer_is_passed_over() -> None:
-    hosted = Table(state(NODE_ID, epoch=3))
-    hosted.table.leader(TOPIC, 0).altered(3, (NODE_ID,), 4)
-    hosted.host(state(NODE_ID, epoch=3))
-    assert hosted.table.leader(TOPIC, 0).isr == (NODE_ID,)
-
-
 def test_a_replica_that_is_moved_away_is_let_go_and_one_that_comes_is_new() -> None:
     hosted = Table(state(OTHER))
     before = hosted.table.hosted(TOPIC, 0)
