@@ -99,6 +99,16 @@ class Commits:
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.committed.done():
-                waiter.committed.set_exception(error)
-                # Not every write is awaited; whoever failed says so elsewhere.
-                waiter.committed.exception()
+                _fail(waiter.committed, error)
+
+
+def failed_commit(error: Exception) -> asyncio.Future[int]:
+    """For whoever waits for a batch that could not be written."""
+    committed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    _fail(committed, error)
+    return committed
+
+
+def _fail(committed: asyncio.Future[int], error: Exception) -> None:
+    committed.set_exception(error)
+    committed.exception()  # Not every write is awaited; whoever failed says so elsewhere.

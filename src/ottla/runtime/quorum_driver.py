@@ -49,7 +49,7 @@ from ottla.runtime.metadata_codec import LEADER_CHANGE, build_batch, build_contr
 from ottla.runtime.metadata_log import METADATA_PARTITION
 from ottla.runtime.network import PeerError
 from ottla.runtime.peers import Peers
-from ottla.runtime.quorum_commits import Commits
+from ottla.runtime.quorum_commits import Commits, failed_commit
 from ottla.runtime.quorum_log import QuorumLog
 from ottla.runtime.quorum_news import News
 from ottla.runtime.quorum_peers import FETCH_WAIT_MS, QuorumPeers
@@ -293,6 +293,7 @@ class QuorumDriver:
             log.error("cannot write to the metadata log", directory=self.directory, error=str(error))
             if isinstance(effect, AppendVoters):
                 self.core.voters_not_appended()
+                self._voters_written = failed_commit(error)  # Whoever asked for them hears of it.
                 return
             if self._established is not None and not self._established.done():
                 self._established.set_exception(error)

@@ -11,7 +11,9 @@ import pytest
 
 from ottla.core.quorum.roles import Follower, Leader
 from ottla.core.quorum.voters import ReplicaKey, VoterEndpoint
+from ottla.log.partition_log import Appended
 from ottla.model.errors import ApiError, ErrorCode
+from ottla.runtime.quorum_log import QuorumLog
 from ottla.runtime.quorum_membership import CLOCK_JITTER_MS
 from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest
 from ottla.wire.messages.quorum_nodes import LeaderEndpoint
@@ -135,6 +137,27 @@ def test_voters_are_added_and_removed_by_hand(tmp_path: Path) -> None:
         gone = RemoveRaftVoterRequest(cluster_id=CLUSTER_ID, voter_id=4, voter_directory_id=fourth.directory_id)
         await node.remove_voter(gone)
         assert list(node.core.voters.ids) == [1, 2, 3]
+
+    run(scenario, tmp_path)
+
+
+def test_a_voter_that_could_not_be_written_down_is_not_said_to_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(cluster: QuorumCluster) -> None:
+        node = (await cluster.wait_for_leader()).node
+        other = next(member for member in cluster.members.values() if member.id != node.node_id)
+        gone = RemoveRaftVoterRequest(cluster_id=None, voter_id=other.id, voter_directory_id=other.directory_id)
+
+        def no_space(*_arguments: object) -> Appended:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no space")
+
+        with monkeypatch.context() as full:
+            full.setattr(QuorumLog, "append", no_space)
+            assert await refused(node.remove_voter(gone)) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert list(node.core.voters.ids) == [1, 2, 3]
+        await node.remove_voter(gone)
+        assert len(node.core.voters.ids) == 2
 
     run(scenario, tmp_path)
 
