@@ -183,7 +183,7 @@ class Broker:
         if self._is_alone:
             self._accept()
         self._gate.open()
-        self._is_ready = True
+        self._is_ready = services.is_ready = True
 
     def _control(self, services: Services) -> None:
         """What a node does while it is the active controller, besides deciding."""
@@ -350,6 +350,7 @@ class Broker:
         self._share = share = LoopShare(services, ConnectionLimits.of(self.config))
         self._serving.push_async_callback(share.close)
         self._serving.push_async_callback(dispatcher.close)
+        services.is_ready = self._is_alone
         # Alone it accepts nobody before it is ready, and needs no gate.
         dispatch = dispatcher.dispatch if self._is_alone else self._gate.dispatch
         for endpoint in self.config.listeners:

@@ -92,6 +92,8 @@ class Services:
     """Brokers that seem to be gone, or just went; None where there is only this one."""
     dispatch_enveloped: EnvelopeDispatch | None = None
     """Set by the dispatcher."""
+    is_ready: bool = True
+    """Whether no request waits until the broker has started: what is written ahead would overtake it."""
 
 
 class RequestContext(msgspec.Struct, gc=False):

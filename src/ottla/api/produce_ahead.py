@@ -86,7 +86,7 @@ class ProduceGroup:
         self._runs: dict[Partition, Run] = {}
         now_ms = services.world.clock.now_ms()
         for frame in frames:
-            if not self._gather(frame, now_ms):
+            if not services.is_ready or not self._gather(frame, now_ms):
                 break
         self._is_written = self._write_all() if self._gathered else False
 

@@ -44,6 +44,7 @@ def services(cluster: Cluster, node_id: int = 1) -> Services:
             metrics=Metrics(),
             maintenance=SimpleNamespace(delete_records=delete_records),
             log_directories=SimpleNamespace(is_full=lambda error: None),
+            is_ready=True,
         ),
     )
 

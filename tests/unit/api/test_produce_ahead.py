@@ -59,6 +59,23 @@ def test_each_partition_is_written_once_and_each_request_answered() -> None:
     run(scenario)
 
 
+def test_while_the_broker_starts_nothing_overtakes_a_request_that_waits_for_it() -> None:
+    async def scenario() -> None:
+        broker = Broker(Hosted())
+        sender = Sender(broker.services)
+        broker.services.is_ready = False
+        frames = [sender.frame([(0, batch_of(3))]) for _ in range(2)]
+        group = ProduceGroup(broker.services, sender, frames)
+        assert [group.answer(number) for number in (0, 1)] == [None, None]
+        group.close()
+        assert broker.offsets(0) == []
+        broker.services.is_ready = True
+        sender.receive(frames)
+        assert offsets(await sender.settled()) == [[0], [3]]
+
+    run(scenario)
+
+
 def test_a_batch_that_is_refused_stops_its_partition_alone() -> None:
     async def scenario() -> None:
         broker = Broker(Hosted())
