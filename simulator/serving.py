@@ -143,9 +143,9 @@ class ServedConnection(FrameServing):
         for answer in leaving:
             self._send_now(answer, is_alone=False)
 
-    def _serve_together(self, frames: list[memoryview]) -> None:
+    def _serve_together(self, frames: list[memoryview]) -> int:
         self._share.counts["done: requests served together"] += len(frames) if len(frames) > 1 else 0
-        super()._serve_together(frames)
+        return super()._serve_together(frames)
 
     def _take_backlog(self) -> None:
         if self._alive and not self._paused:
@@ -176,10 +176,13 @@ class ServedConnection(FrameServing):
 
     def _owe(self, answer: Deferred | Chunks) -> None:
         self._owed.append(answer)
-        self._paused = self._paused or len(self._owed) >= IN_FLIGHT_REQUESTS_MAX
+        self._paused = self._paused or self._owed_weight() >= IN_FLIGHT_REQUESTS_MAX
         if isinstance(answer, Deferred):
             answer.is_behind = len(self._owed) > OLDER_ANSWERS_MIN
             answer.listen(self._release)
+
+    def _owed_weight(self) -> int:
+        return sum(answer.weight if isinstance(answer, Deferred) else 1 for answer in self._owed)
 
     def _release(self) -> None:
         while self._owed and self._alive:
@@ -191,7 +194,7 @@ class ServedConnection(FrameServing):
             self._owed.popleft()
             if head:
                 self._send(head)
-        if self._paused and len(self._owed) <= IN_FLIGHT_REQUESTS_MAX // 2:
+        if self._paused and self._owed_weight() <= IN_FLIGHT_REQUESTS_MAX // 2:
             self._paused = False
             if self._backlog:
                 self._share.loop.call_soon(self._take_backlog)

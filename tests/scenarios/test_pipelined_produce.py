@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -18,6 +19,7 @@ from ottla.wire.records import Record, build_batch
 from tests.scenarios.raw_client import RawClient
 
 PARTITIONS = 3
+WIDE_PARTITIONS = 60
 VERSION = 9
 ROUNDS_MAX = 20
 PRODUCE, API_VERSIONS = 0, 18
@@ -28,6 +30,7 @@ def client() -> Iterator[RawClient]:
     with ottla.Server() as server:
         client = RawClient.connect(server.bootstrap_servers)
         client.create_topic("t", partitions=PARTITIONS)
+        client.create_topic("wide", partitions=WIDE_PARTITIONS)
         yield client
         client.close()
 
@@ -38,16 +41,16 @@ class Pipeline:
     def __init__(self, client: RawClient) -> None:
         self._client = client
         self._correlation_id = 0
-        self.sent: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+        self.sent: defaultdict[tuple[str, int], list[bytes]] = defaultdict(list)
 
-    def produce(self, partitions: Sequence[int], size: int, acks: int = -1) -> bytes:
+    def produce(self, partitions: Sequence[int], size: int, acks: int = -1, topic: str = "t") -> bytes:
         parts = []
         for index in partitions:
             value = f"{self._correlation_id}.{index}".encode().ljust(size, b".")
-            self.sent[index].append(value)
+            self.sent[topic, index].append(value)
             record = Record(0, int(time.time() * 1000), None, value, ())
             parts.append((index, bytes(build_batch([record]))))
-        return self._frame(PRODUCE, VERSION, encode_request(VERSION, [("t", parts)], acks=acks, timeout_ms=1000))
+        return self._frame(PRODUCE, VERSION, encode_request(VERSION, [(topic, parts)], acks=acks, timeout_ms=1000))
 
     def api_versions(self) -> bytes:
         return self._frame(API_VERSIONS, 0, b"")
@@ -97,4 +100,16 @@ def test_requests_that_come_together_keep_their_order(client: RawClient, monkeyp
             break
     assert max(groups) > 1
     for index in range(PARTITIONS):
-        assert client.values("t", partition=index) == pipeline.sent[index]
+        assert client.values("t", partition=index) == pipeline.sent["t", index]
+
+
+@pytest.mark.parametrize("size", [10, 5000])
+def test_nothing_overtakes_a_request_that_waits_until_many_logs_are_open(client: RawClient, size: int) -> None:
+    pipeline, every = Pipeline(client), range(WIDE_PARTITIONS)
+    frames = [pipeline.produce([0, 1, 2], size)]
+    frames += [pipeline.produce(every, size, topic="wide") for _ in range(3)]
+    frames += [pipeline.produce([WIDE_PARTITIONS - 1], size, topic="wide"), pipeline.api_versions()]
+    frames.append(pipeline.produce([WIDE_PARTITIONS - 1], size, topic="wide"))
+    pipeline.run(frames, [*[PRODUCE] * 5, API_VERSIONS, PRODUCE])
+    for (topic, index), values in pipeline.sent.items():
+        assert client.values(topic, partition=index) == values

@@ -9,7 +9,8 @@ between.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
 
 from ottla.model.chunks import Chunks
 
@@ -55,6 +56,18 @@ class Deferred:
         self._listener = listener
         if self.done:
             listener()
+
+
+class Alone:
+    """An answer to wait for, to a request that has not been served yet: its connection's next ones stay behind it."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self, work: Awaitable[Chunks]) -> None:
+        self._work = work
+
+    def __await__(self) -> Generator[Any, Any, Chunks]:
+        return self._work.__await__()
 
 
 async def settled(answer: Chunks | Deferred) -> Chunks:

@@ -1,12 +1,14 @@
 """Produce 3-13: append batches.
 
 Each partition of a request stands for itself: one may be refused while the others are written. All appends are made
-before anything is answered, so order is that of arrival; an answer waits only where a topic asks for a flush or for a
-look into the records, where a transaction's coordinator has to be asked, or, with acks=all, where followers are to have
-the batch (`replicated_answer`). acks=0 gets no answer; if such a request fails, its connection is closed, which is the
-only sign that its producer can get. Message formats 0 and 1 are refused with UNSUPPORTED_FOR_MESSAGE_FORMAT, zstd
-before version 7 with UNSUPPORTED_COMPRESSION_TYPE, as Kafka does. Where another broker leads, version 10 and later say
-which. Version 8 and later name the records that a batch is refused for, at most 100 of them.
+before anything is answered, so order is that of arrival. A request that is the first to touch many partitions is served
+when their logs are open (`runtime.opening`), and what comes behind it on its connection after that. An answer waits
+only where a topic asks for a flush or for a look into the records, where a transaction's coordinator has to be asked,
+or, with acks=all, where followers are to have the batch (`replicated_answer`). acks=0 gets no answer; if such a request
+fails, its connection is closed, which is the only sign that its producer can get. Message formats 0 and 1 are refused
+with UNSUPPORTED_FOR_MESSAGE_FORMAT, zstd before version 7 with UNSUPPORTED_COMPRESSION_TYPE, as Kafka does. Where
+another broker leads, version 10 and later say which. Version 8 and later name the records that a batch is refused for,
+at most 100 of them.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ from typing import TYPE_CHECKING
 
 from ottla.api.cluster_view import leader_endpoints
 from ottla.api.context import RequestContext
-from ottla.api.deferred import Deferred
+from ottla.api.deferred import Alone, Deferred, settled
 from ottla.api.refusal import refusal
 from ottla.api.replicated_answer import HeldAnswer, ReplicatedAnswer, check_still_in_sync
 from ottla.model.chunks import Chunks
 from ottla.model.errors import ApiError, ErrorCode, InvalidRecordsError, OttlaError
 from ottla.runtime.appending import Appended
+from ottla.runtime.opening import LOGS_INLINE_MAX, open_in_turns, unopened_led
 from ottla.runtime.transaction_verification import TransactionalProduce
 from ottla.wire import produce as codec
 from ottla.wire.batch import CODEC_MASK, MAGIC
@@ -56,10 +59,47 @@ def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | De
     if one is not None and one[0] != ACKS_NONE:
         return _handle_one(ctx, one)
     request = codec.parse(frame, position, ctx.api_version)
+    closed = _unopened(ctx, request)
+    if not closed:
+        return _handle_request(ctx, request)
+    if not ctx.services.appender.hold(len(frame)):
+        return _handle_many(ctx, request.acks, request.timeout_ms, request.topics, _no_room)
+    return Alone(_handle_opened(ctx, bytearray(frame), position, closed))
+
+
+def _handle_request(ctx: RequestContext, request: ProduceRequest) -> Chunks | Deferred | Awaitable[Chunks] | None:
     append = None
     if request.transactional_id is not None:
         append = _transactional(ctx, request.transactional_id, request).append
     return _handle_many(ctx, request.acks, request.timeout_ms, request.topics, append)
+
+
+def _unopened(ctx: RequestContext, request: ProduceRequest) -> list[Partition]:
+    """The partitions whose logs are to be opened before anything of the request is written; none if they are few."""
+    find, found = ctx.services.partitions.find, []
+    if sum([len(partitions) for _, partitions in request.topics]) <= LOGS_INLINE_MAX:
+        return []
+    for key, partitions in request.topics:
+        topic = find(key)
+        if topic is not None:
+            found += unopened_led(topic, partitions)
+    return found if len(found) > LOGS_INLINE_MAX else []
+
+
+async def _handle_opened(ctx: RequestContext, frame: bytearray, position: int, closed: Sequence[Partition]) -> Chunks:
+    """Serve a request when the logs are open. Its connection's next requests have to wait, so that order is kept."""
+    try:
+        await open_in_turns(closed)
+        answer = _handle_request(ctx, codec.parse(memoryview(frame), position, ctx.api_version))
+    finally:
+        ctx.services.appender.let_go(len(frame))
+    if answer is None:
+        return []
+    return await settled(answer) if isinstance(answer, list | Deferred) else await answer
+
+
+def _no_room(topic: HostedTopic, partition: Partition, records: memoryview, now_ms: int) -> Appended:
+    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "too many requests wait for logs to be opened; try again")
 
 
 def _handle_one(ctx: RequestContext, one: codec.OnePartition) -> Chunks | Deferred | Awaitable[Chunks] | None:

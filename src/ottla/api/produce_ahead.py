@@ -29,6 +29,7 @@ from ottla.api.produce import ACKS_ALL, ACKS_LEADER, PRODUCE, ZSTD_SINCE, Unrepl
 from ottla.api.refusal import refusal
 from ottla.model.errors import ApiError, OttlaError, StorageError
 from ottla.model.ids import NO_TIMESTAMP
+from ottla.runtime.opening import LOGS_INLINE_MAX
 from ottla.wire.batch import TRANSACTIONAL_BIT, BatchHeader, unassign
 from ottla.wire.produce import stored_layout
 from ottla.wire.produce_lead import Lead, Piece, lead_of
@@ -75,7 +76,7 @@ Gathered: TypeAlias = tuple[Lead, int, "HostedTopic", list[tuple[Run, int]]]
 class ProduceGroup:
     """Requests that are answered one after the other."""
 
-    __slots__ = ("_caller", "_gathered", "_is_written", "_runs", "_services")
+    __slots__ = ("_caller", "_gathered", "_is_written", "_runs", "_services", "_unopened")
 
     def __init__(self, services: Services, caller: Sender, frames: Sequence[memoryview]) -> None:
         """Write what the requests bring, as far as that is plain."""
@@ -84,6 +85,8 @@ class ProduceGroup:
         self._gathered: list[Gathered] = []
         """By the number of the request; those that are missing are for the ordinary way."""
         self._runs: dict[Partition, Run] = {}
+        self._unopened = 0
+        """Logs that are to be opened; who needs many of them has to wait for that (`api.produce`)."""
         now_ms = services.world.clock.now_ms()
         for frame in frames:
             if not services.is_ready or not self._gather(frame, now_ms):
@@ -139,6 +142,8 @@ class ProduceGroup:
             run = runs.get(partition) if partition is not None else None
             if run is None and partition is not None and partition not in behind:
                 run = runs[partition] = Run(partition)
+                if partition.log_or_none is None:
+                    self._unopened += 1
             if (
                 run is None
                 or run.request == request
@@ -154,6 +159,9 @@ class ProduceGroup:
             run.batches.append(batch)
             run.headers.append(header)
             places.append((run, count))
+        if self._unopened > LOGS_INLINE_MAX:
+            _take_back(places)
+            return None
         return places
 
     def _write_all(self) -> bool:
@@ -184,6 +192,10 @@ class ProduceGroup:
         run.next_offset = base_offset
         run.start_offset = (partition.log_or_none or partition.log).log_start_offset
         return True
+
+    def has(self, number: int) -> bool:
+        """Whether something of a request may be written already, so that it has to be answered or served now."""
+        return number < len(self._gathered)
 
     def answer(self, number: int) -> Chunks | Deferred | None:
         """The answer to a request; None if the ordinary way has to serve it."""

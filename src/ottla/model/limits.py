@@ -12,7 +12,8 @@ IN_FLIGHT_REQUESTS_MAX: Final = 64
 HEAVY_ANSWER_WEIGHT: Final = IN_FLIGHT_REQUESTS_MAX // 4
 """An answer that may have very many items counts as so many of those."""
 LONG_REQUEST_WEIGHT: Final = IN_FLIGHT_REQUESTS_MAX
-"""The answer to a request that is decoded in a thread; nothing else of its connection is begun before it is there."""
+"""The answer to a request that is decoded in a thread or waits for logs; nothing else of its connection is begun before
+it is there."""
 OUTPUT_BYTES_PAUSE: Final = 1 << 20
 """Bytes waiting for one client before it is no longer read."""
 RECEIVE_BUFFER_BYTES: Final = 1 << 20

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from ottla.runtime.transaction_verification import Permit, TransactionalProduce
     from ottla.runtime.world import Clock
 
-REWRITING_BYTES_MAX = 256 << 20
-"""Bytes of batches on the long way at one time; more are refused, and the producer tries again."""
+WAITING_BYTES_MAX = 256 << 20
+"""Bytes of batches that wait at one time; more are refused, and the producer tries again."""
 
 
 TIMESTAMP_MAX = (1 << 63) - 1
@@ -66,7 +66,7 @@ class Flushing(Protocol):
 class Appender:
     """All appends of producers."""
 
-    __slots__ = ("_ahead", "_clock", "_flushing", "_rewriting_bytes", "_work", "tails")
+    __slots__ = ("_ahead", "_clock", "_flushing", "_waiting_bytes", "_work", "tails")
 
     def __init__(self, clock: Clock, work: RecordWork, flushing: Flushing) -> None:
         self._clock = clock
@@ -74,7 +74,7 @@ class Appender:
         self._flushing = flushing
         self.tails: dict[Partition, asyncio.Future[Appended]] = {}
         """The last batch of each partition that is on the long way: the next one has to take it, too."""
-        self._rewriting_bytes = 0
+        self._waiting_bytes = 0
         self._ahead: dict[Partition, deque[Appended]] = {}
         """What is in the log already and will be asked for."""
 
@@ -135,6 +135,16 @@ class Appender:
         await self._flushing.flush(partition)
         return appended
 
+    def hold(self, size: int) -> bool:
+        """Whether there is room for so many bytes that are appended later; then `let_go` ends it."""
+        if self._waiting_bytes + size > WAITING_BYTES_MAX:
+            return False
+        self._waiting_bytes += size
+        return True
+
+    def let_go(self, size: int) -> None:
+        self._waiting_bytes -= size
+
     def _rewrite_in_order(
         self,
         topic: HostedTopic,
@@ -143,11 +153,10 @@ class Appender:
         header: BatchHeader,
         permit: Permit | None,
     ) -> Awaitable[Appended]:
-        if self._rewriting_bytes + len(batch) > REWRITING_BYTES_MAX:
+        if not self.hold(len(batch)):
             raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT, "too many batches wait to be validated or compressed; try again"
             )
-        self._rewriting_bytes += len(batch)
         before = self.tails.get(partition)
         task = asyncio.ensure_future(self._rewrite(topic, partition, batch, header, before, permit))
         self.tails[partition] = task
@@ -155,7 +164,7 @@ class Appender:
         return task
 
     def _rewritten(self, partition: Partition, task: asyncio.Future[Appended], size: int) -> None:
-        self._rewriting_bytes -= size
+        self.let_go(size)
         if self.tails.get(partition) is task:
             del self.tails[partition]
 

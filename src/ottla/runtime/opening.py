@@ -17,7 +17,7 @@ from ottla.model.errors import OttlaError
 
 if TYPE_CHECKING:
     from ottla.runtime.partition import Partition
-    from ottla.runtime.partitions import PartitionTable
+    from ottla.runtime.partitions import HostedTopic, PartitionTable
 
 A = TypeVar("A")
 
@@ -34,6 +34,17 @@ def unopened(table: PartitionTable, places: Iterable[tuple[str | UUID, int]]) ->
         if partition is not None and partition.log_or_none is None:
             found.append(partition)
     return found if len(found) > LOGS_INLINE_MAX else []
+
+
+def unopened_led(topic: HostedTopic, batches: Iterable[tuple[int, object]]) -> list[Partition]:
+    """The partitions of a topic that an append of batches for these indexes would open, however few they are."""
+    led = topic.led
+    count = len(led)
+    return [
+        partition
+        for index, _ in batches
+        if 0 <= index < count and (partition := led[index]) is not None and partition.log_or_none is None
+    ]
 
 
 async def open_in_turns(partitions: Sequence[Partition]) -> None:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 import structlog
 
 from ottla.api.context import Caller, Rememberer, RequestContext, Services
-from ottla.api.deferred import Deferred, settled
+from ottla.api.deferred import Alone, Deferred, settled
 from ottla.model.chunks import Chunks
 from ottla.model.errors import ApiError, ErrorCode, MalformedMessageError
 from ottla.model.limits import HEAVY_ANSWER_WEIGHT, LONG_REQUEST_WEIGHT, RECORDS_ANSWER_ITEMS_INLINE_MAX
@@ -115,7 +115,8 @@ class Dispatcher:
                 answer = hot(context, frame, position)
                 if isinstance(answer, list) or answer is None or isinstance(answer, Deferred):
                     return answer
-                return self._later(self._finish_hot(api, context, answer, peer))
+                weight = LONG_REQUEST_WEIGHT if isinstance(answer, Alone) else 1
+                return self._later(self._finish_hot(api, context, answer, peer), weight)
             except Exception as error:
                 # A hot handler answers what it can answer, so nothing is left to say but goodbye.
                 return self._close_over(api, context, error, peer)

@@ -150,7 +150,9 @@ class FrameServing(ABC):
                     frames = produce_frames(view, start, end, frames_left + 1, bytes_max)
                     frames_left -= len(frames) - 1
                     stop = start + sum(map(len, frames)) + LENGTH_BYTES * len(frames)
-                self._serve_together(frames)
+                served = self._serve_together(frames)
+                if served < len(frames):
+                    stop = start + sum(map(len, frames[:served])) + LENGTH_BYTES * served
             else:
                 self._serve(view[start + LENGTH_BYTES : stop])
             start = stop
@@ -164,22 +166,28 @@ class FrameServing(ABC):
         if answer:
             self._take_answer(answer)
 
-    def _serve_together(self, frames: list[memoryview]) -> None:
-        """Serve Produce requests whose batches may be written together, whatever is owed for them."""
+    def _serve_together(self, frames: list[memoryview]) -> int:
+        """Serve Produce requests whose batches may be written together, whatever is owed for them; how many it was.
+
+        Those that were not written together have to wait if one before them is to be served alone.
+        """
         if len(frames) > 1:
             self._corked = True  # type: ignore[misc]
         group = ProduceGroup(self._share.services, self, frames)
         try:
             for number, frame in enumerate(frames):
                 answer = group.answer(number)
-                if answer is None:
-                    self._serve(frame)
-                else:
+                if answer is not None:
                     self._take_answer(answer)
+                elif number and self._paused and not group.has(number):
+                    return number
+                else:
+                    self._serve(frame)
                 if not self._alive:
-                    return
+                    break
         finally:
             group.close()
+        return len(frames)
 
     def _forget(self) -> None:
         """The connection is closed, and what was remembered for it is of no use."""

@@ -21,6 +21,8 @@ class Serving(FrameServing):
     """Notes what happens to frames, by their size."""
 
     taken_bytes_max = TAKEN_BYTES
+    serves_at_most = FRAMES_PER_TURN_MAX
+    """Of those that lie together, before one of them has to be served alone."""
     _alive, _corked, _paused, _kept = True, False, False, b""
 
     def __init__(self) -> None:
@@ -51,8 +53,10 @@ class Serving(FrameServing):
     def _serve(self, frame: memoryview) -> None:
         self.did.append(("serve", len(frame)))
 
-    def _serve_together(self, frames: list[memoryview]) -> None:
+    def _serve_together(self, frames: list[memoryview]) -> int:
         self.did.append(("together", [len(frame) for frame in frames]))
+        self._paused = self.serves_at_most < len(frames)
+        return min(self.serves_at_most, len(frames))
 
     def _postpone(self, frames: memoryview) -> None:
         self.did.append(("postpone", len(frames)))
@@ -88,6 +92,12 @@ class Serving(FrameServing):
 )
 def test_long_produce_requests_that_lie_together_are_served_together(frames: list[bytes], did: list[Any]) -> None:
     assert Serving().receive(*frames) == did
+
+
+def test_those_behind_a_request_that_is_served_alone_wait_for_another_turn() -> None:
+    serving = Serving()
+    serving.serves_at_most = 1
+    assert serving.receive(LONG, LONG, LONG, FETCH) == [("together", [30] * 3), ("postpone", 34 * 2 + 36)]
 
 
 def test_nothing_is_taken_while_an_older_answer_is_owed() -> None:
