@@ -280,7 +280,7 @@ class Broker:
             image=quorum.image,
             partitions=table,
             appender=Appender(world.clock, self._worker, flushes),
-            fetches=Fetches(table, asyncio.get_running_loop()),
+            fetches=Fetches(table, asyncio.get_running_loop(), directories.files.answer_slices_max),
             maintenance=Maintenance(world, table, directories, flushes, config),
             controller=controller,
             quorum=quorum,

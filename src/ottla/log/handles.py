@@ -17,10 +17,15 @@ from __future__ import annotations
 
 import resource
 from collections import OrderedDict
+from typing import Final
 
 from ottla.log.disk import Disk, File
 from ottla.log.room import Rooms
-from ottla.model.limits import LOG_FILES_OPEN_MAX
+from ottla.model.limits import ANSWER_SLICES_MAX, LOG_FILES_OPEN_MAX
+
+ANSWER_SLICES_MIN: Final = 4
+ANSWERS_HELD: Final = 8
+"""So many answers of full length have as many files open as are kept for the logs."""
 
 
 class FileHandle:
@@ -103,6 +108,11 @@ class OpenFiles:
 
     def __len__(self) -> int:
         return len(self._handles)
+
+    @property
+    def answer_slices_max(self) -> int:
+        """How many files one answer may hold open: few of what there is, since slow clients hold theirs for long."""
+        return max(ANSWER_SLICES_MIN, min(ANSWER_SLICES_MAX, self.files_max // ANSWERS_HELD))
 
     def handle(self, path: str) -> FileHandle:
         """A handle on `path`; costs no file until it is used."""

@@ -121,6 +121,8 @@ class ReadableLog:
                 f"{self.tp} has offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}",
             )
         self._check_open()
+        if max_bytes <= 0 and not at_least_one:
+            return None  # There is no room in the answer: no file is opened for that.
         try:
             return read_slice(self.segments, self.log_end_offset, offset, max_bytes, max_offset, at_least_one)
         except OSError as error:

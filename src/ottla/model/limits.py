@@ -20,6 +20,8 @@ RECEIVE_BUFFER_BYTES: Final = 1 << 20
 """One per loop, not per connection."""
 LOG_FILES_OPEN_MAX: Final = 4096
 """Files of logs that stay open; fewer where the process may not have twice as many."""
+ANSWER_SLICES_MAX: Final = 512
+"""Partitions whose records are in one answer to a fetch: each holds a file open until a slow client has taken it."""
 TOPIC_NAME_LENGTH_MAX: Final = 249
 PARTITIONS_PER_TOPIC_MAX: Final = 100_000
 ARRAY_ELEMENTS_MAX: Final = 10_000_000

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.model.chunks import FileSlice
 from ottla.model.errors import ApiError, CorruptLogError, ErrorCode, OttlaError, StorageError
+from ottla.model.limits import ANSWER_SLICES_MAX
 from ottla.runtime.fetch_sessions import FetchedPartition, FetchSession, TopicKey
 from ottla.runtime.follower_reading import closest_replica, divergence, expects_more, follower_data, has_something
 from ottla.runtime.remembered_fetches import RememberedFetches
@@ -168,7 +169,7 @@ class Collected:
     def __init__(self, session: FetchSession, limits: FetchLimits) -> None:
         self.bytes = 0
         self.is_urgent = False
-        """There is something that no reader should wait for: an error, or that it has to go elsewhere or back."""
+        """No reader should wait for this: an error, that it has to go elsewhere or back, or that nothing more fits."""
         self._session = session
         self._is_follower = session.replica_id >= 0
         self._only_changes = limits.only_changes
@@ -230,11 +231,14 @@ class Collected:
 class Fetches:
     """All fetches of a broker."""
 
-    __slots__ = ("_drain_scheduled", "_table", "_woken", "loop", "remembered")
+    __slots__ = ("_drain_scheduled", "_slices_max", "_table", "_woken", "loop", "remembered")
 
-    def __init__(self, table: PartitionTable, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, table: PartitionTable, loop: asyncio.AbstractEventLoop, slices_max: int = ANSWER_SLICES_MAX
+    ) -> None:
         self.loop = loop
         self._table = table
+        self._slices_max = slices_max
         self._woken: list[WaitingFetch] = []
         self._drain_scheduled = False
         self.remembered = RememberedFetches()
@@ -299,8 +303,10 @@ class Fetches:
                     found += records.length
                     room = max(room - records.length, 0)
                     read.append((partition.counters, records.length))
+                    if len(read) >= self._slices_max:
+                        room = 0
             topics.append((key, rows))
-        if found < request.min_bytes and request.max_wait_ms > 0:
+        if found < request.min_bytes and request.max_wait_ms > 0 and len(read) < self._slices_max:
             return None
         for counters, size in read:
             counters.fetch_requests += 1
@@ -310,12 +316,16 @@ class Fetches:
     def collect(self, session: FetchSession, limits: FetchLimits) -> Collected:
         """Look at each dirty partition in turn, as long as there is room in the answer."""
         collected = Collected(session, limits)
-        room = limits.bytes_max
+        room, slices_left = limits.bytes_max, self._slices_max
         for fetched in list(session.dirty):
             data = self._read(fetched, max(room, 0), limits, at_least_one=collected.bytes == 0)
             before = collected.bytes
             collected.add(fetched, data)
-            room -= collected.bytes - before
+            if data.records is not None:
+                room -= collected.bytes - before
+                slices_left -= 1
+                if not slices_left:
+                    room, collected.is_urgent = 0, True
         return collected
 
     def enqueue(self, waiting: WaitingFetch) -> None:

@@ -92,3 +92,7 @@ def test_the_bound_leaves_room_for_connections(monkeypatch: pytest.MonkeyPatch) 
     assert OpenFiles(RealDisk()).files_max == 512
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert OpenFiles(RealDisk()).files_max == LOG_FILES_OPEN_MAX
+
+
+def test_slow_readers_of_many_partitions_leave_files_to_the_others() -> None:
+    assert [OpenFiles(RealDisk(), files).answer_slices_max for files in (16, 128, 512, 1 << 20)] == [4, 16, 64, 512]

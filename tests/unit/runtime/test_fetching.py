@@ -214,6 +214,66 @@ def test_a_partition_that_found_no_room_gets_its_turn() -> None:
     run(scenario)
 
 
+def written_to_all(partitions: int) -> Hosted:
+    hosted = Hosted(partitions=partitions)
+    for partition in hosted.table:
+        batch = batch_of(1)
+        partition.append(memoryview(batch), read_header(batch), hosted.clock.ms)
+    return hosted
+
+
+def with_records(rows: list[PartitionData]) -> list[int]:
+    return [data.index for data in rows if data.records is not None]
+
+
+def test_an_answer_holds_few_files_open_and_the_next_ones_bring_the_rest() -> None:
+    async def scenario() -> None:
+        hosted = written_to_all(10)
+        reading = Reading(Fetches(hosted.table, asyncio.get_running_loop(), slices_max=4), session_id=5)
+        reading.session.update(TOPIC, [(index, -1, 0, -1, -1, 1 << 20) for index in range(10)])
+        read: list[int] = []
+        wanted = limits(READ_UNCOMMITTED, wait_ms=60_000, bytes_min=1 << 20)  # Nobody waits for what does not fit.
+        while len(read) < 8:
+            reading.resume(wanted)
+            found = with_records(reading.answers.pop())
+            assert len(found) == 4
+            read += found
+            reading.session.update(TOPIC, [(index, -1, 1, -1, -1, 1 << 20) for index in found])
+            wanted = wanted._replace(only_changes=True)
+        reading.resume(wanted._replace(wait_ms_max=0))
+        assert sorted(read + with_records(reading.answers.pop())) == list(range(10))
+
+    run(scenario)
+
+
+def test_partitions_that_are_always_full_do_not_starve_the_others() -> None:
+    async def scenario() -> None:
+        hosted = written_to_all(10)
+        reading = Reading(Fetches(hosted.table, asyncio.get_running_loop(), slices_max=4), session_id=5)
+        every = [(index, -1, 0, -1, -1, 1 << 20) for index in range(10)]
+        reading.session.update(TOPIC, every)
+        read: set[int] = set()
+        for _ in range(4):
+            reading.resume(limits(READ_UNCOMMITTED, only_changes=True))
+            read.update(with_records(reading.answers.pop()))
+        assert read == set(range(10))
+
+    run(scenario)
+
+
+def test_a_fetch_without_a_session_holds_few_files_open_too() -> None:
+    async def scenario() -> None:
+        hosted = written_to_all(10)
+        fetches = Fetches(hosted.table, asyncio.get_running_loop(), slices_max=4)
+        asked = [FetchPartition(index, -1, 0, -1, -1, 1 << 20) for index in range(10)]
+        wanted = request(0, READ_UNCOMMITTED, min_bytes=1 << 20, wait_ms=1000)._replace(topics=[(TOPIC, asked)])
+        ((_, rows),) = fetches.fetch_at_once(wanted, 1 << 20) or [("", [])]
+        assert len(rows) == 10
+        assert with_records(rows) == [0, 1, 2, 3]
+
+    run(scenario)
+
+
 def test_a_session_that_is_closed_answers_who_waits_on_it() -> None:
     async def scenario() -> None:
         hosted = Hosted()
