@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from inspect import isawaitable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from ottla.api.authorized_operations import ON_GROUP
@@ -29,17 +30,21 @@ from ottla.wire.messages.consumer_group_describe import (
 if TYPE_CHECKING:
     from ottla.api.context import RequestContext
 
+GROUPS_PER_TURN: Final = 64
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
 async def handle(ctx: RequestContext, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
     check_offered(ctx.services)
-    groups = [await _describe(ctx, group_id) for group_id in dict.fromkeys(request.group_ids)]
-    if request.include_authorized_operations:
-        for group in groups:
-            if not group.error_code:
-                group.authorized_operations = ON_GROUP
+    groups = []
+    for index, group_id in enumerate(dict.fromkeys(request.group_ids)):
+        if index % GROUPS_PER_TURN == GROUPS_PER_TURN - 1:
+            await asyncio.sleep(0)
+        group = await _describe(ctx, group_id)
+        if request.include_authorized_operations and not group.error_code:
+            group.authorized_operations = ON_GROUP
+        groups.append(group)
     return ConsumerGroupDescribeResponse(groups=groups)
 
 

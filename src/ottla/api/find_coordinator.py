@@ -7,11 +7,12 @@ without a share coordinator. The error code stands for each key; versions 0 to 3
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from ottla.api.cluster_view import broker_addresses
-from ottla.model.errors import ApiError, ErrorCode
+from ottla.model.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     AnyCoordinators = Coordinators[GroupRecord] | Coordinators[TransactionRecord]
 
 GROUP, TRANSACTION = 0, 1
+KEYS_PER_TURN: Final = 256
 BATCHED_SINCE = 4
 
 
@@ -33,8 +35,9 @@ def handle(
     if coordinators is None:
         message = f"there are no coordinators of type {request.key_type} here"
         return failed(request, ErrorCode.INVALID_REQUEST, message, ctx.api_version)
-    if coordinators.topic in ctx.services.image.topics and ctx.services.absences is None:
-        return _found(ctx, request, coordinators)
+    is_there = coordinators.topic in ctx.services.image.topics and ctx.services.absences is None
+    if is_there and len(request.coordinator_keys) <= KEYS_PER_TURN:
+        return _response(ctx, _found(ctx, coordinators, _keys(ctx, request)))
     return _found_later(ctx, request, coordinators)
 
 
@@ -45,7 +48,12 @@ async def _found_later(
         await ctx.services.internal_topics.ensure(coordinators.topic)
     if ctx.services.absences is not None:
         await ctx.services.absences.settled()
-    return _found(ctx, request, coordinators)
+    keys, found = _keys(ctx, request), []
+    for first in range(0, len(keys), KEYS_PER_TURN):
+        if first:
+            await asyncio.sleep(0)
+        found += _found(ctx, coordinators, keys[first : first + KEYS_PER_TURN])
+    return _response(ctx, found)
 
 
 def failed(request: FindCoordinatorRequest, code: ErrorCode, message: str, version: int) -> FindCoordinatorResponse:
@@ -64,29 +72,34 @@ def _coordinators(ctx: RequestContext, key_type: int) -> AnyCoordinators | None:
     return None
 
 
-def _found(
-    ctx: RequestContext, request: FindCoordinatorRequest, coordinators: AnyCoordinators
-) -> FindCoordinatorResponse:
-    if ctx.api_version >= BATCHED_SINCE:
-        return FindCoordinatorResponse(
-            coordinators=[_coordinator(ctx, coordinators, key) for key in request.coordinator_keys]
-        )
-    found = _coordinator(ctx, coordinators, request.key)
-    return FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message,
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
-    )
+def _keys(ctx: RequestContext, request: FindCoordinatorRequest) -> Sequence[str]:
+    return request.coordinator_keys if ctx.api_version >= BATCHED_SINCE else [request.key]
 
 
-def _coordinator(ctx: RequestContext, coordinators: AnyCoordinators, key: str) -> Coordinator:
+def _found(ctx: RequestContext, coordinators: AnyCoordinators, keys: Sequence[str]) -> list[Coordinator]:
     image = ctx.services.image
     topic = image.topics.get(coordinators.topic)
-    leader = -1 if topic is None else topic.partitions[coordinators.partition_for(key)].leader
-    for broker in broker_addresses(image, ctx.listener):
-        if broker.node_id == leader:
-            return Coordinator(key=key, node_id=leader, host=broker.host, port=broker.port)
-    error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's partition has no leader; try again")
-    return Coordinator(key=key, error_code=error.code, error_message=error.message)
+    brokers = {broker.node_id: broker for broker in broker_addresses(image, ctx.listener)}
+    found = []
+    for key in keys:
+        leader = -1 if topic is None else topic.partitions[coordinators.partition_for(key)].leader
+        broker = brokers.get(leader)
+        if broker is not None:
+            found.append(Coordinator(key=key, node_id=leader, host=broker.host, port=broker.port))
+        else:
+            message = "the coordinator's partition has no leader; try again"
+            found.append(Coordinator(key=key, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, error_message=message))
+    return found
+
+
+def _response(ctx: RequestContext, found: list[Coordinator]) -> FindCoordinatorResponse:
+    if ctx.api_version >= BATCHED_SINCE:
+        return FindCoordinatorResponse(coordinators=found)
+    (one,) = found
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )

@@ -11,8 +11,9 @@ before version 5 LEADER_NOT_AVAILABLE: an end that it named now might go back. W
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.api.refusal import refusal
 from ottla.model.errors import ApiError, ErrorCode, OttlaError
@@ -47,6 +48,7 @@ FIRST_VERSION = {
 }
 """Times below 0 have a meaning each, and no other does."""
 NEVER = 1 << 15
+PARTITIONS_PER_TURN: Final = 256
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 LEADER_EPOCH_SINCE = 4
@@ -68,10 +70,13 @@ async def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffset
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
     await open_in_turns(unopened(ctx.services.partitions, asked))
-    topics = []
+    topics, looked_up = [], 0
     for topic in request.topics:
         partitions = []
         for partition in topic.partitions:
+            looked_up += 1
+            if not looked_up % PARTITIONS_PER_TURN:
+                await asyncio.sleep(0)
             if asked[topic.name, partition.partition_index] > 1:
                 partitions.append(_refused(partition, ErrorCode.INVALID_REQUEST))
             elif request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):

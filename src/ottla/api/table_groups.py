@@ -47,6 +47,7 @@ GROUP_APIS: Final[tuple[Api, ...]] = (
         find_coordinator.handle,
         Permission(_GROUP, Operation.DESCRIBE),
         error_response=find_coordinator.failed,
+        heavy=True,
     ),
     declared_api(
         JoinGroupRequest,

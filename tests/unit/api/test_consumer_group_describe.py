@@ -10,6 +10,7 @@ from ottla.api import consumer_group_describe
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from tests.unit.api.consumer_requests import ConsumerRequests
+from tests.unit.api.turns import Turns
 from tests.unit.core.groups.consumers import Topics
 
 
@@ -29,6 +30,16 @@ def test_groups_are_described_and_missing_ones_are_named(version: int) -> None:
     assert member.target_assignment == member.assignment
     assert missing.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert empty.error_code == ErrorCode.INVALID_GROUP_ID
+
+
+def test_others_have_their_turn_while_very_many_groups_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests, turns = ConsumerRequests(Topics(t=2)), Turns(monkeypatch, consumer_group_describe)
+    monkeypatch.setattr(requests, "submit", turns.counted(requests.submit))
+    names = [f"none-{number}" for number in range(3 * consumer_group_describe.GROUPS_PER_TURN)]
+    described = requests.call(consumer_group_describe, ConsumerGroupDescribeRequest(group_ids=names), 1).groups
+    assert [group.group_id for group in described] == names
+    assert turns.calls == len(names)
+    assert turns.most_calls <= consumer_group_describe.GROUPS_PER_TURN
 
 
 @pytest.mark.parametrize("how", ["level", "config"])

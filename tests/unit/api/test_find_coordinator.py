@@ -14,6 +14,7 @@ from ottla.core.controller.records import BrokerEndpoint
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, ZERO_UUID
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tests.unit.api.turns import Turns
 
 
 def broker(node_id: int, *, fenced: bool = False) -> BrokerImage:
@@ -65,6 +66,15 @@ class Cluster:
             return await answer
 
         return asyncio.run(wait())
+
+
+def test_others_have_their_turn_while_very_many_coordinators_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, turns = Cluster(), Turns(monkeypatch, find_coordinator)
+    cluster.services.groups.partition_for = turns.counted(int)
+    keys = ["1", "0"] * find_coordinator.KEYS_PER_TURN
+    found = cluster.ask(4, *keys).coordinators
+    assert [(row.key, row.node_id) for row in found] == [("1", 2), ("0", 1)] * find_coordinator.KEYS_PER_TURN
+    assert (turns.calls, turns.most_calls) == (len(keys), find_coordinator.KEYS_PER_TURN)
 
 
 def test_one_key_is_answered_alone() -> None:

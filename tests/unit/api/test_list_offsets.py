@@ -14,6 +14,7 @@ from ottla.api.context import RequestContext, Services
 from ottla.model.errors import ErrorCode
 from ottla.wire.batch import read_header
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tests.unit.api.turns import Turns
 from tests.unit.log.support import batch_of
 from tests.unit.runtime.hosted import TOPIC, Hosted
 from tests.unit.runtime.replicas import Cluster
@@ -70,6 +71,21 @@ def test_a_lookup_by_time_finds_nothing_that_is_not_stable() -> None:
     assert [offset(hosted, now_ms - 2000, level) for level in (UNCOMMITTED, COMMITTED)] == [0, 0]
     hosted.end(7, committed=True)
     assert [offset(hosted, now_ms - 500, level) for level in (UNCOMMITTED, COMMITTED)] == [1, 1]
+
+
+def test_others_have_their_turn_while_very_many_offsets_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosted, turns = Hosted(), Turns(monkeypatch, list_offsets)
+    find = turns.counted(hosted.table.leader)
+    table = SimpleNamespace(leader=find, find=hosted.table.find)
+    services = cast(Services, SimpleNamespace(partitions=table, world=hosted.world))
+    ctx = RequestContext(services, 2, 7, 1, "c", "10.0.0.1", "PLAINTEXT")
+    asked = [ListOffsetsPartition(partition_index=0, timestamp=LATEST)]
+    names = [f"none-{number}" for number in range(3 * list_offsets.PARTITIONS_PER_TURN)]
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=name, partitions=asked) for name in names])
+    answered = asyncio.run(list_offsets.handle(ctx, request)).topics
+    assert {row.partitions[0].error_code for row in answered} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert turns.calls == len(names)
+    assert turns.most_calls <= list_offsets.PARTITIONS_PER_TURN
 
 
 def listed(cluster: Cluster, node_id: int, *, replica_id: int = -1, version: int = 7) -> tuple[int, int]:
