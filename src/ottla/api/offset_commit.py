@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from ottla.api.deferred import Deferred
+from ottla.api.deferred import Alone, Deferred
 from ottla.core.groups.offset_commands import CommitOffsets, NewOffset, new_offset
 from ottla.model.chunks import Chunks
 from ottla.model.errors import ApiError, ErrorCode
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.api.context import RequestContext
 
 PARSED_INLINE_BYTES_MAX: Final = 64 * 1024
-"""A longer request is parsed in a thread."""
+"""A longer request is parsed, and answered, in a thread."""
 
 SHORT_BYTES_MAX: Final = 1024
 """No longer request is looked up among those that are repeated."""
@@ -47,7 +47,7 @@ def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | De
     varying_at = size - VARYING_BYTES
     if not position <= varying_at <= SHORT_BYTES_MAX:
         if size > PARSED_INLINE_BYTES_MAX:
-            return _handle_long(ctx, bytes(frame), position)
+            return Alone(_handle_long(ctx, bytes(frame), position))
         return _commit(ctx, codec.parse(frame, position, version))
     key = version, bytes(frame[position:varying_at])
     known = services.groups.repeated.known.get(key)
@@ -69,25 +69,40 @@ def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | De
 
 
 async def _handle_long(ctx: RequestContext, frame: bytes, position: int) -> Chunks:
-    request = await ctx.services.world.offload.run(codec.parse, frame, position, ctx.api_version)
-    answer = _commit(ctx, request)
-    if isinstance(answer, list):
-        return answer
-    done = asyncio.Event()
-    answer.listen(done.set)
-    await done.wait()
-    return answer.chunks
+    """Only the coordinator's part of it is done on the loop."""
+    run = ctx.services.world.offload.run
+    request, offsets, refused = await run(_parsed, ctx, frame, position)
+    codes: Sequence[ErrorCode] | Awaitable[Sequence[ErrorCode]] = []
+    try:
+        if offsets:
+            codes = ctx.services.groups.submit(request.group_id, _command(ctx, request, offsets))
+        if not isinstance(codes, list):
+            codes = await cast("Awaitable[Sequence[ErrorCode]]", codes)
+    except ApiError as error:
+        codes, refused = _each_failed(ctx, request, error), {}
+    return await run(_answer, ctx, request, codes, refused)
+
+
+def _parsed(
+    ctx: RequestContext, frame: bytes, position: int
+) -> tuple[OffsetCommit, list[NewOffset], Refused]:  # runs in a thread
+    request = codec.parse(frame, position, ctx.api_version)
+    return request, *_wanted(ctx, request)
+
+
+def _command(ctx: RequestContext, request: OffsetCommit, offsets: list[NewOffset]) -> CommitOffsets:
+    group_id, epoch, member_id, instance_id, retention_ms, _ = request
+    return CommitOffsets(group_id, offsets, member_id, epoch, instance_id, retention_ms, ctx.api_version)
 
 
 def _commit(ctx: RequestContext, request: OffsetCommit, key: Key | None = None) -> Chunks | Deferred:
     """`key` is given for a request without tagged fields: what it begins with, up to VARYING_BYTES before its end."""
-    group_id, epoch, member_id, instance_id, retention_ms, _ = request
     offsets, refused = _wanted(ctx, request)
     if not offsets:
         return _answer(ctx, request, [], refused)
-    command = CommitOffsets(group_id, offsets, member_id, epoch, instance_id, retention_ms, ctx.api_version)
+    command = _command(ctx, request, offsets)
     try:
-        codes = ctx.services.groups.submit(group_id, command)
+        codes = ctx.services.groups.submit(request.group_id, command)
     except ApiError as error:
         return _failed(ctx, request, error)
     if key is not None and len(offsets) == 1 and not offsets[0].metadata and not refused and len(request.topics) == 1:
@@ -144,10 +159,13 @@ def _when(
 
 
 def _failed(ctx: RequestContext, request: OffsetCommit, error: ApiError) -> Chunks:
+    return _answer(ctx, request, _each_failed(ctx, request, error), {})
+
+
+def _each_failed(ctx: RequestContext, request: OffsetCommit, error: ApiError) -> list[ErrorCode]:
     """The request as a whole: that is what is said of each partition, whether it is there or not."""
     ctx.services.metrics.request_errors[ctx.api_key] += 1
-    count = sum(len(partitions) for _, partitions in request.topics)
-    return _answer(ctx, request, [error.code] * count, {})
+    return [error.code] * sum(len(partitions) for _, partitions in request.topics)
 
 
 def _answer(ctx: RequestContext, request: OffsetCommit, codes: Sequence[ErrorCode], refused: Refused) -> Chunks:

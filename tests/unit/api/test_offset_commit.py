@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from uuid import UUID
 
 import pytest
 
 from ottla.api import offset_commit
 from ottla.api.context import RequestContext
+from ottla.api.deferred import Alone
 from ottla.model.errors import ErrorCode, MalformedMessageError
 from ottla.model.ids import ZERO_UUID
 from ottla.wire.messages.offset_commit import (
@@ -85,11 +87,33 @@ def test_a_refusal_is_the_answer_for_all_partitions(later: bool) -> None:
     assert services.metrics.request_errors[8] == 1
 
 
-def test_a_long_request_is_parsed_in_a_thread() -> None:
+LONG = tuple(topic(0, 1, 3, note="x" * 1000) for _ in range(30))
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_long_request_is_parsed_and_answered_in_a_thread(later: bool, refused: bool) -> None:
     services = OffsetServices()
-    topics = tuple(topic(0, 1, 2, note="x" * 1000) for _ in range(30))
-    assert commit(services, 9, *topics) == [[0, 0, 0]] * 30
-    assert services.offload.runs == 1
+    services.groups.later = later
+    if refused:
+        services.groups.refused["g"] = ErrorCode.NOT_COORDINATOR
+    codes = [ErrorCode.NOT_COORDINATOR] * 3 if refused else [0, 0, UNKNOWN]
+    assert commit(services, 9, *LONG) == [codes] * 30
+    assert services.offload.runs == 2
+    assert services.metrics.request_errors[8] == refused
+
+
+def test_a_later_commit_does_not_overtake_a_long_one() -> None:
+    """It would be undone by the older one."""
+
+    async def scenario() -> None:
+        ctx = RequestContext(OffsetServices().services, 8, 9, 1, "c", "h", "PLAINTEXT")
+        frame = encode(OffsetCommitRequest(group_id="g", topics=LONG), 9)
+        answer = offset_commit.handle(ctx, memoryview(frame), 0)
+        assert isinstance(answer, Alone)
+        await answer
+
+    asyncio.run(scenario())
 
 
 def test_a_request_that_is_none_is_not_answered() -> None:
