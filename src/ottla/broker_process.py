@@ -15,6 +15,7 @@ import structlog
 
 from ottla.broker import Broker
 from ottla.model.configs.quorum import Address
+from ottla.model.configs.resolve import MIN_INSYNC, BrokerConfig
 from ottla.model.configs.unserved import without_effect
 from ottla.model.errors import ConfigError, OttlaError
 
@@ -79,6 +80,7 @@ async def _serve_until_told(options: BrokerOptions) -> int:
     if not await _start_unless(told, broker):
         return EXIT_OK
     try:
+        _say_if_overruled(broker.config)
         if broker.metrics_address is not None:
             log.info("metrics and probes are served", address=broker.metrics_address)
         print(f"ottla is ready on {broker.bootstrap_servers}", flush=True)
@@ -90,6 +92,18 @@ async def _serve_until_told(options: BrokerOptions) -> int:
     finally:
         await broker.stop(hand_over=not alone.is_set())
     return EXIT_FAILURE if broker.failed.is_set() else EXIT_OK
+
+
+def _say_if_overruled(config: BrokerConfig) -> None:
+    """The cluster's minimum was set when it was founded, and whoever changes the file of a broker wonders."""
+    stated, cluster_wide = config.static.get(MIN_INSYNC), config.topic_defaults.min_insync_replicas
+    if stated is not None and int(stated) != cluster_wide:
+        log.warning(
+            f"{MIN_INSYNC} is the same for all brokers and set in the cluster, not here: "
+            f"ottla config set --all-brokers {MIN_INSYNC}={stated}",
+            cluster=cluster_wide,
+            here=stated,
+        )
 
 
 async def _start_unless(told: asyncio.Event, broker: Broker) -> bool:

@@ -24,7 +24,7 @@ from uuid import UUID
 
 import structlog
 
-from ottla.core.controller.features import BOOTSTRAP_RECORDS
+from ottla.core.controller.features import bootstrap_records
 from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.records import Record
 from ottla.core.quorum.core import QuorumCore
@@ -304,7 +304,7 @@ class QuorumDriver:
         if self.core.is_established and not self.image.features and self._bootstrapped_epoch != self.core.epoch:
             self._bootstrapped_epoch = self.core.epoch
             try:
-                self._write(BOOTSTRAP_RECORDS)
+                self._write(bootstrap_records(self.config))
             except ApiError as error:
                 log.error("cannot write to the metadata log", directory=self.directory, error=str(error))
                 self.core.resign(self.now_ms())

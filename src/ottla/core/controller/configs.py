@@ -20,7 +20,7 @@ from ottla.core.controller.commands import (
 )
 from ottla.core.controller.config_effects import partition_changes
 from ottla.core.controller.context import Context
-from ottla.core.controller.feature_levels import ELR_VERSION, MIN_INSYNC
+from ottla.core.controller.feature_levels import ELR_VERSION
 from ottla.core.controller.records import ConfigRecord, Record
 from ottla.core.controller.validation import check_topic_name
 from ottla.model.configs.alter import (
@@ -32,6 +32,7 @@ from ottla.model.configs.alter import (
     type_of,
 )
 from ottla.model.configs.definition import ConfigType, ResourceType
+from ottla.model.configs.resolve import MIN_INSYNC
 from ottla.model.errors import ApiError, ErrorCode
 
 ResourceT = TypeVar("ResourceT", ResourceChange, ResourceConfigs)

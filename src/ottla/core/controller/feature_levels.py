@@ -33,8 +33,6 @@ GROUP_VERSION: Final = "group.version"
 GROUP_VERSION_LEVEL: Final = 1
 ELR_VERSION: Final = "eligible.leader.replicas.version"
 ELR_VERSION_LEVEL: Final = 1
-MIN_INSYNC: Final = "min.insync.replicas"
-"""The config that leaders and the controller must have the same of while there is an ELR."""
 
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, METADATA_VERSION_LEVEL),

@@ -20,7 +20,6 @@ from ottla.core.controller.feature_levels import (
     KRAFT_VERSION,
     KRAFT_VERSION_LEVEL,
     METADATA_VERSION,
-    MIN_INSYNC,
     OFF_ONLY,
     SUPPORTED_FEATURES,
     UNSUPPORTED,
@@ -34,12 +33,8 @@ from ottla.core.controller.records import (
     SupportedFeature,
 )
 from ottla.model.configs.definition import ResourceType
+from ottla.model.configs.resolve import MIN_INSYNC, BrokerConfig
 from ottla.model.errors import ApiError, ErrorCode
-
-BOOTSTRAP_RECORDS: Final[tuple[Record, ...]] = tuple(
-    FeatureLevelRecord(name=name, feature_level=highest) for name, (_, highest) in SUPPORTED_FEATURES.items()
-)
-"""What the log of a new cluster begins with."""
 
 REGISTERED_FEATURES: Final = tuple(SupportedFeature(name, *levels) for name, levels in SUPPORTED_FEATURES.items())
 """How a broker of this version tells which levels it supports."""
@@ -48,6 +43,12 @@ _UPGRADE: Final = 1
 _SAFE_DOWNGRADE: Final = 2
 _UNSAFE_DOWNGRADE: Final = 3
 _LOCAL: Final = {**SUPPORTED_FEATURES, KRAFT_VERSION: (0, KRAFT_VERSION_LEVEL)}
+
+
+def bootstrap_records(config: BrokerConfig) -> list[Record]:
+    """What the log of a new cluster begins with, where this is the config of the node that founds it."""
+    levels = [FeatureLevelRecord(name=name, feature_level=highest) for name, (_, highest) in SUPPORTED_FEATURES.items()]
+    return [*levels, _minimum_of_all(config)]
 
 
 def update_features(context: Context, command: UpdateFeatures) -> Decision[Outcome]:
@@ -66,7 +67,7 @@ def update_features(context: Context, command: UpdateFeatures) -> Decision[Outco
         return Decision((), Outcome(refused[0].code, _words_of(refused)))
     if command.validate_only:
         return Decision((), DONE)
-    changes = (*records.values(), *_withdrawn_minimums(context, records))
+    changes = (*records.values(), *_one_minimum(context, records))
     return Decision((*changes, *_partition_changes(context, changes)), DONE)
 
 
@@ -151,13 +152,22 @@ def _recorded(context: Context, name: str) -> int | None:
     return context.image.features.get(name, None if name in IMPLIED_LEVELS else 0)
 
 
-def _withdrawn_minimums(context: Context, updated: Container[str]) -> Iterator[ConfigRecord]:
+def _one_minimum(context: Context, updated: Container[str]) -> Iterator[ConfigRecord]:
     """Where the ELR is switched on, no broker keeps a min.insync.replicas of its own; the controller's is for all."""
     if ELR_VERSION not in updated or context.image.feature_level(ELR_VERSION) > 0:
         return
     for kind, name in sorted(context.image.configs):
         if kind == ResourceType.BROKER and name and MIN_INSYNC in context.image.configs_of(ResourceType.BROKER, name):
             yield ConfigRecord(resource_type=kind, resource_name=name, name=MIN_INSYNC, value=None)
+    if MIN_INSYNC not in context.image.configs_of(ResourceType.BROKER, ""):
+        yield _minimum_of_all(context.config)
+
+
+def _minimum_of_all(config: BrokerConfig) -> ConfigRecord:
+    """Else brokers whose files differ, as they do during a rolling restart, would judge by different minimums: a leader
+    would acknowledge without a replica that the controller takes for eligible."""
+    value = str(config.topic_defaults.min_insync_replicas)
+    return ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name=MIN_INSYNC, value=value)
 
 
 def _partition_changes(context: Context, records: tuple[Record, ...]) -> Iterator[PartitionChangeRecord]:

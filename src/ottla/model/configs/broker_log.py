@@ -117,7 +117,8 @@ LOG_KEYS: Final[tuple[ConfigDefinition, ...]] = (
     effective("message.max.bytes", INT, 1_048_588,
         "Largest record batch that is accepted, after compression.", at_least(0), update=CLUSTER_WIDE),
     effective("min.insync.replicas", INT, 1,
-        "Replicas that must have a record before acks=all is answered.", at_least(1), update=CLUSTER_WIDE),
+        "Replicas that must have a record before acks=all is answered. What a new cluster begins with; later it is the "
+        "cluster's, and set with `ottla config set --all-brokers`.", at_least(1), update=CLUSTER_WIDE),
     effective("num.partitions", INT, 1, "Partitions of a topic that is created without saying how many.", at_least(1)),
     effective("num.recovery.threads.per.data.dir", INT, 2,
         "Threads per log directory that recover at start and flush at stop.", at_least(1), update=CLUSTER_WIDE),

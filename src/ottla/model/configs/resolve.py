@@ -20,6 +20,9 @@ from ottla.model.configs.topic import TOPIC_CONFIGS
 from ottla.model.configs.unserved import check_served
 from ottla.model.errors import ConfigError
 
+MIN_INSYNC: Final = "min.insync.replicas"
+"""Leaders and the controller must go by the same one while there are eligible leader replicas."""
+
 LONG_MAX: Final = 2**63 - 1
 _HOUR_MS: Final = 3_600_000
 _RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")

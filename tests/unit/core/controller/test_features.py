@@ -9,10 +9,12 @@ import pytest
 from ottla.core.controller.builder import apply
 from ottla.core.controller.commands import FeatureUpdate, NewTopic, Outcome, UpdateFeatures
 from ottla.core.controller.feature_levels import ELR_VERSION, GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION
-from ottla.core.controller.features import BOOTSTRAP_RECORDS, REGISTERED_FEATURES
+from ottla.core.controller.features import REGISTERED_FEATURES, bootstrap_records
 from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.records import NO_LEADER, FeatureLevelRecord, SupportedFeature
 from ottla.core.controller.snapshot import snapshot_records
+from ottla.model.configs.definition import ResourceType
+from ottla.model.configs.resolve import BrokerConfig
 from ottla.model.errors import ApiError, ErrorCode
 from tests.unit.core.controller.cluster import EMPTY, Cluster
 
@@ -24,9 +26,35 @@ PREFIX = "The update failed for all features since the following feature had an 
 
 def founded(cluster: Cluster) -> Cluster:
     """With the levels that a new cluster begins with."""
-    cluster.log += BOOTSTRAP_RECORDS
-    cluster.controller.image, _ = apply(cluster.image, BOOTSTRAP_RECORDS, offset=len(cluster.log) - 1, epoch=0)
+    records = bootstrap_records(BrokerConfig.from_properties({}))
+    cluster.log += records
+    cluster.controller.image, _ = apply(cluster.image, records, offset=len(cluster.log) - 1, epoch=0)
     return cluster
+
+
+def minimum(cluster: Cluster) -> str | None:
+    return cluster.image.configs_of(ResourceType.BROKER, "").get("min.insync.replicas")
+
+
+def test_a_new_cluster_has_one_minimum_of_in_sync_replicas_whatever_the_files_of_its_brokers_say() -> None:
+    records = bootstrap_records(BrokerConfig.from_properties({"min.insync.replicas": "2"}))
+    image, _ = apply(EMPTY, records, offset=len(records) - 1, epoch=0)
+    assert image.configs_of(ResourceType.BROKER, "") == {"min.insync.replicas": "2"}
+    assert image.feature_level(ELR_VERSION) == 1
+
+
+def test_the_elr_brings_one_minimum_of_in_sync_replicas_and_keeps_the_one_that_was_set() -> None:
+    cluster = Cluster(config={"min.insync.replicas": "2"})
+    update(cluster, ELR_VERSION, 0, SAFE_DOWN)
+    assert minimum(cluster) is None
+    update(cluster, ELR_VERSION, 1)
+    assert minimum(cluster) == "2"
+    assert cluster.replayed() == cluster.image
+
+    founded_before = founded(Cluster(config={"min.insync.replicas": "3"}))
+    update(founded_before, ELR_VERSION, 0, SAFE_DOWN)
+    update(founded_before, ELR_VERSION, 1)
+    assert minimum(founded_before) == "1"
 
 
 def update(cluster: Cluster, name: str, level: int, kind: int = UP, *, validate_only: bool = False) -> Outcome:
