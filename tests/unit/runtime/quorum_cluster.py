@@ -18,7 +18,7 @@ from ottla.core.controller.records import ConfigRecord
 from ottla.log.disk import RealDisk
 from ottla.log.handles import OpenFiles
 from ottla.model.configs.definition import ResourceType
-from ottla.model.configs.resolve import BrokerConfig
+from ottla.model.configs.resolve import MIN_INSYNC, BrokerConfig
 from ottla.model.errors import ApiError
 from ottla.runtime.network import PeerError, StreamHandler
 from ottla.runtime.quorum_node import QuorumNode
@@ -241,7 +241,10 @@ def setting(name: str, value: str) -> ConfigRecord:
 
 
 def settings_of(node: QuorumNode) -> dict[str, str]:
-    return dict(node.image.configs_of(ResourceType.BROKER, ""))
+    """What was set since the cluster was founded."""
+    found = dict(node.image.configs_of(ResourceType.BROKER, ""))
+    del found[MIN_INSYNC]
+    return found
 
 
 @asynccontextmanager

@@ -91,7 +91,7 @@ def test_kafka_dumps_the_log_and_the_snapshot(tmp_path: Path) -> None:
         "TOPIC_RECORD": 2,
         "PARTITION_RECORD": 5,
         "PARTITION_CHANGE_RECORD": 5,
-        "CONFIG_RECORD": 2,
+        "CONFIG_RECORD": 3,
         "REMOVE_TOPIC_RECORD": 1,
     }
     assert "SnapshotHeader" in of_snapshot
