@@ -6,7 +6,8 @@ written one by one. A follower whose log parted from its leader's cuts off what 
 or begins anew where the leader's log begins (`truncate_fully_and_start_at`).
 
 How to go back, in this order, or a crash leaves a log that nobody wrote:
-1. Store a recovery point (`safe_after_cut`), and a log start, that are no higher than where the log will end.
+1. Store a recovery point (`safe_after_cut`, `safe_to_begin_anew`), and a log start, that are no higher than where the
+   log may end from now on.
 2. `producers_at` in a thread, `truncate_to` on the loop.
 3. `sync_truncation` in a thread, before anything is appended. Else a crash may bring back what was cut off behind
    what was written since, and the two could look like one log.
@@ -156,6 +157,10 @@ class FollowingLog(WritableLog):
         That may be below `offset`: a batch that holds it goes whole, and compaction leaves gaps before a batch.
         """
         return min(offset, self.segments[segment_index(self.segments, offset - 1)].base_offset)
+
+    def safe_to_begin_anew(self, offset: int) -> int:
+        """The same for `truncate_fully_and_start_at`: a crash may come when any of the segments are gone."""
+        return min(offset, self.segments[0].base_offset)
 
     def producers_at(self, offset: int) -> ProducerStates:
         """What `truncate_to(offset)` needs to know of the producers. May read a segment; any thread, while nobody

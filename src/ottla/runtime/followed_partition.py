@@ -193,7 +193,7 @@ class FollowedPartition:
         """Forget the log and go on at `offset`, where the leader's begins."""
         context, partition = self._context, self.partition
         opened = partition.log
-        async with context.directories.checkpoints.lowered(partition, offset):
+        async with context.directories.checkpoints.lowered(partition, offset, anew=True):
             if not self._still_has(opened):
                 return
             before = opened.log_end_offset

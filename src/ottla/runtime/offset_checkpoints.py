@@ -111,14 +111,16 @@ class OffsetCheckpoints:
         return 0 if directory is None else directory.high_watermarks.get(tp, 0)
 
     @asynccontextmanager
-    async def lowered(self, partition: Partition, offset: int) -> AsyncIterator[None]:
-        """Cut the partition's log at `offset` in here: what is stored is not above it, and stays so."""
+    async def lowered(self, partition: Partition, offset: int, *, anew: bool = False) -> AsyncIterator[None]:
+        """Cut the partition's log at `offset` in here, or begin it `anew` there: what is stored is not above where a
+        crash may leave it, and stays so."""
         tp = partition.topic_partition
         directory = self._directory_of(tp)
         if directory is None:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} is in no log directory")
         async with self.turn(directory):
-            safe = partition.log.safe_after_cut(offset)
+            opened = partition.log
+            safe = opened.safe_to_begin_anew(offset) if anew else opened.safe_after_cut(offset)
             points = {tp: safe} if directory.recovery_points.get(tp, 0) > safe else {}
             starts = {tp: offset} if directory.log_start_offsets.get(tp, 0) > offset else {}
             directory.cleaner.truncate(tp, offset)

@@ -55,13 +55,16 @@ def test_a_checkpoint_that_waits_while_a_log_is_cut_stores_what_is_left() -> Non
     run(scenario)
 
 
+def placed(batch: bytearray, offset: int) -> bytearray:
+    batch[:8] = offset.to_bytes(8, "big")
+    return batch
+
+
 def test_a_crash_after_a_cut_behind_a_gap_of_compaction_is_no_corruption() -> None:
     async def scenario() -> None:
         following = filled()
         partition, log = following.partition(), following.log()
-        late = bytearray(batch_of(1))
-        late[:8] = (40).to_bytes(8, "big")
-        log.append_as_follower(memoryview(late), NOW_MS)
+        log.append_as_follower(memoryview(placed(batch_of(1), 40)), NOW_MS)
         log.sync_until(41)
         log.mark_flushed(41)
         await following.directories.checkpoint([partition])
@@ -72,6 +75,28 @@ def test_a_crash_after_a_cut_behind_a_gap_of_compaction_is_no_corruption() -> No
             following.disk.crash_with_everything(), log.directory, tp=TP, clean=False, recovery_point=stored
         )
         assert again.log_end_offset == log.log_end_offset == 10
+
+    run(scenario)
+
+
+def test_a_crash_while_a_log_begins_anew_is_no_corruption() -> None:
+    async def scenario() -> None:
+        following = filled()
+        partition, log = following.partition(), following.log()
+        log.roll(NOW_MS)
+        log.append_as_follower(memoryview(placed(batch_of(1), 10)), NOW_MS)
+        log.sync_until(11)
+        log.mark_flushed(11)
+        await following.directories.checkpoint([partition])
+        async with following.directories.checkpoints.lowered(partition, 40, anew=True):
+            partition.restart_at(40)
+        stored = following.directories.online[0].recovery_points[TP]
+        # Of all that was renamed only the last segment's name is gone, and the new one's never came.
+        disk = following.disk.crash_with_everything()
+        disk.remove(f"{log.directory}/{40:020d}.log")
+        disk.rename(f"{log.directory}/{0:020d}.log.deleted", f"{log.directory}/{0:020d}.log")
+        again = open_log(disk, log.directory, tp=TP, clean=False, recovery_point=stored)
+        assert again.log_end_offset == 10
 
     run(scenario)
 
