@@ -45,7 +45,8 @@ from ottla.wire.batch import BatchHeader
 
 CRASH_GAP_MAX: Final = 2**30
 """No crash takes so many offsets: nobody can have written them since the last sync. A leader's compaction may, and its
-follower begins a new segment behind what the index of one cannot span (`WritableLog._next_base_offset`)."""
+follower begins a new segment behind what the index of one cannot span, after an empty one where the log ended before
+(`WritableLog._roll_before`)."""
 
 
 @dataclass(slots=True)
@@ -265,6 +266,7 @@ class _Recovery:
 
     def run(self) -> None:
         log = self._log
+        self._drop_deleted()
         if self._config.cleanup_compact:
             self._drop_replaced()
         first = max(bisect_right([segment.base_offset for segment in log.segments], log.recovery_point) - 1, 0)
@@ -275,7 +277,7 @@ class _Recovery:
         log.epochs.truncate_from_end(log.log_end_offset)
         log.rebuild_producers(log.log_end_offset)
         for index, segment in enumerate(log.segments[first:], first):
-            if self._is_after_a_hole(segment):
+            if self._is_after_a_hole(index):
                 self._drop_from(index)
                 break
             if not self._recover(segment, index):
@@ -322,11 +324,13 @@ class _Recovery:
             if completed is not None and completed.aborted:
                 aborted.append(log.producers.index_entry_of(completed))
 
-    def _is_after_a_hole(self, segment: Segment) -> bool:
+    def _is_after_a_hole(self, index: int) -> bool:
         """Whether a crash took what was between this segment and the one before: the end of it, or whole segments."""
-        log = self._log
+        log, segment = self._log, self._log.segments[index]
         gap = segment.base_offset - log.log_end_offset
-        if gap == 0 or gap >= CRASH_GAP_MAX or log.log_end_offset < log.recovery_point:
+        if gap == 0 or log.log_end_offset < log.recovery_point:
+            return False
+        if gap >= CRASH_GAP_MAX and not log.segments[index - 1].size:
             return False
         return segment.base_offset > gaps_until(self._disk, log.directory)
 
@@ -364,6 +368,15 @@ class _Recovery:
                 self._cut(segment)
         segment.synced = False
         segment.rest()
+
+    def _drop_deleted(self) -> None:
+        """Segments below the start are deleted records. Some of them may have come back, and a hole between them and
+        what is left says nothing about that."""
+        segments, start = self._log.segments, self._log.log_start_offset
+        count = sum(segment.base_offset <= start for segment in segments[1:])
+        for segment in segments[:count]:
+            segment.remove_files()
+        del segments[:count]
 
     def _drop_replaced(self) -> None:
         """Segments overlap only where a crash came between the renames of a replacement: the first one covers both."""

@@ -119,19 +119,24 @@ class SegmentIndexes:
     def is_complete(self, file: File, size: int) -> bool:
         """Whether nothing that belongs into the files of a sealed segment was lost. Looks at the tail of the batches.
 
-        Says no where timestamps go backwards, too; making the indexes anew is always right.
+        Nor has a crash brought back what a cut had taken. Says no where timestamps go backwards, too; making the
+        indexes anew is always right.
         """
         if self.are_in_memory:
             return False
         self.offsets.check_rising()
         self.times.check_rising()
         start, since_entry, largest = self.offsets.last_value, 0, self.times.last_key
+        has_place, has_time = not size, not self.times.count
         for position, header in walk(file, start, size, next_offset=self.base_offset):
             if since_entry > self.interval_bytes and position != start:
                 return False
+            relative = header.last_offset - self.base_offset
+            has_place = has_place or not start or relative == self.offsets.last_key
+            has_time = has_time or (relative, header.max_timestamp) == (self.times.last_value, self.times.last_key)
             since_entry += header.size
             largest = max(largest, header.max_timestamp)
-        return largest == self.times.last_key and self.times.last_value >= self.offsets.last_key
+        return has_place and has_time and largest == self.times.last_key
 
     def scan(
         self, file: File, size: int, *, check_crc: bool, on_batch: Callable[[int, BatchHeader], None] | None

@@ -99,7 +99,7 @@ class WritableLog(KeptLog):
             )
         segment = self.active
         if segment.size + size > self._segment_bytes or last_offset > segment.last_offset_max:
-            self._roll(self._next_base_offset(base_offset, last_offset), now_ms)
+            self._roll_before(base_offset, last_offset, now_ms)
         elif segment.size:
             try:
                 segment.roll_timestamp = roll_timestamp(segment, self._config)
@@ -107,14 +107,18 @@ class WritableLog(KeptLog):
             except OSError as error:
                 raise unreadable(self.directory, error) from error
             if has_aged:
-                self._roll(self._next_base_offset(base_offset, last_offset), now_ms)
+                self._roll_before(base_offset, last_offset, now_ms)
         return self.active
 
-    def _next_base_offset(self, base_offset: int, last_offset: int) -> int:
-        """Where a segment for this batch begins: at the end of the log, although a leader's compaction may have left
-        nothing between that and the batch. After a crash, segments with a gap between them look as if one were lost."""
-        end_offset = self.log_end_offset
-        return end_offset if last_offset - end_offset <= RELATIVE_OFFSET_MAX else base_offset
+    def _roll_before(self, base_offset: int, last_offset: int, now_ms: int) -> None:
+        """Begin a segment for this batch at the end of the log, although a leader's compaction may have left nothing
+        between that and the batch. After a crash, segments with a gap between them look as if one were lost.
+
+        Where no index spans the gap an empty segment stays behind: it says where the log ended before the gap.
+        """
+        self._roll(self.log_end_offset, now_ms)
+        if last_offset - self.log_end_offset > RELATIVE_OFFSET_MAX:
+            self._roll(base_offset, now_ms)
 
     def _not_written(self, error: OSError) -> OttlaError:
         """What to tell after a failed write, with the file as it was before."""

@@ -11,10 +11,19 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from typing import TypeAlias
 
 from ottla.log.disk import Bytes
 
 SECTOR = 512
+
+
+NameChange: TypeAlias = dict[str, "Inode | None"]
+"""Names that appear, with their file, or disappear, at once: a renamed file has one of its names."""
+
+
+class PowerCut(BaseException):
+    """Nothing reaches the disk any more. No error that a program could handle."""
 
 
 class Inode:
@@ -78,6 +87,7 @@ class MemoryFile:
         self.pwrite(b"".join(pieces), position)
 
     def _write(self, data: bytes, position: int) -> None:
+        self._disk.about_to_change()
         _resize(self._inode.data, max(len(self._inode.data), position + len(data)))
         self._inode.data[position : position + len(data)] = data
         self._inode.pending.append((position, data))
@@ -86,6 +96,7 @@ class MemoryFile:
         return len(self._inode.data)
 
     def truncate(self, size: int) -> None:
+        self._disk.about_to_change()
         _resize(self._inode.data, size)
         self._inode.pending.append(size)
 
@@ -96,6 +107,7 @@ class MemoryFile:
 
     def sync(self) -> None:
         self._disk.before_sync()
+        self._disk.about_to_change()
         self._inode.durable = bytes(self._inode.data)
         self._inode.pending.clear()
 
@@ -121,15 +133,23 @@ class CrashDisk:
         self.directories: dict[str, None] = {"/": None}
         self.durable: dict[str, Inode] = {}
         self.durable_directories: dict[str, None] = {"/": None}
-        self.changes: dict[str, list[tuple[str, Inode | None]]] = {}
-        """Per directory: names that appeared (with their file) or disappeared, in order."""
+        self.changes: dict[str, list[NameChange]] = {}
+        """Per directory, in order."""
         self.locks: set[str] = set()
         self._exclusive = threading.RLock()
         self.bytes_read = 0
         self.fail_writes: Callable[[int], OSError | None] = lambda size: None
         self.fail_syncs: Callable[[], OSError | None] = lambda: None
+        self.changes_left: int | None = None
+        """After so many writes, syncs and changes of names the power fails."""
 
     # -- faults
+
+    def about_to_change(self) -> None:
+        if self.changes_left is not None:
+            if self.changes_left <= 0:
+                raise PowerCut
+            self.changes_left -= 1
 
     def before_sync(self) -> None:
         error = self.fail_syncs()
@@ -149,11 +169,8 @@ class CrashDisk:
                 changes = changes[: rng.randint(0, len(changes))]
             else:
                 changes = [change for change in changes if rng.random() < 0.5]
-            for path, inode in changes:
-                if inode is None:
-                    kept.pop(path, None)
-                else:
-                    kept[path] = inode
+            for change in changes:
+                _apply(change, kept)
         images: dict[int, Inode] = {}
         for path, inode in kept.items():
             if _parent(path) in after.directories:
@@ -181,15 +198,13 @@ class CrashDisk:
             error = self.fail_writes(0)
             if error is not None:
                 raise error
-            self._name(path, Inode())
+            self._name(path, {path: Inode()})
         return MemoryFile(self, self.files[path])
 
-    def _name(self, path: str, inode: Inode | None) -> None:
-        if inode is None:
-            del self.files[path]
-        else:
-            self.files[path] = inode
-        self.changes.setdefault(_parent(path), []).append((path, inode))
+    def _name(self, path: str, change: NameChange) -> None:
+        self.about_to_change()
+        _apply(change, self.files)
+        self.changes.setdefault(_parent(path), []).append(change)
 
     def exists(self, path: str) -> bool:
         return path in self.files or path in self.directories
@@ -222,8 +237,7 @@ class CrashDisk:
             self._rename_directory(source, target)
             return
         inode = self.open(source)._inode
-        self._name(target, inode)
-        self._name(source, None)
+        self._name(target, {target: inode, source: None})
 
     def _rename_directory(self, source: str, target: str) -> None:
         for directories in (self.directories, self.durable_directories):
@@ -234,11 +248,13 @@ class CrashDisk:
             for path in [path for path in files if _parent(path) == source]:
                 files[target + path[len(source) :]] = files.pop(path)
         moved = self.changes.pop(source, [])
-        self.changes[target] = [(target + path[len(source) :], inode) for path, inode in moved]
+        self.changes[target] = [
+            {target + path[len(source) :]: inode for path, inode in change.items()} for change in moved
+        ]
 
     def remove(self, path: str) -> None:
         if path in self.files:
-            self._name(path, None)
+            self._name(path, {path: None})
 
     def remove_tree(self, path: str) -> None:
         for file in [file for file in self.files if file.startswith(path + "/")]:
@@ -252,11 +268,9 @@ class CrashDisk:
         if path not in self.directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         self.before_sync()
-        for changed, inode in self.changes.pop(path, []):
-            if inode is None:
-                self.durable.pop(changed, None)
-            else:
-                self.durable[changed] = inode
+        self.about_to_change()
+        for change in self.changes.pop(path, []):
+            _apply(change, self.durable)
         for directory in self.directories:
             if directory == path or _parent(directory) == path:
                 self.durable_directories[directory] = None
@@ -265,7 +279,7 @@ class CrashDisk:
         return self.open(path).pread(self.size(path), 0)
 
     def write_atomically(self, path: str, data: Bytes) -> None:
-        self._name(path + ".tmp", Inode())
+        self._name(path, {path + ".tmp": Inode()})
         file = self.open(path + ".tmp")
         file.pwrite(data, 0)
         file.sync()
@@ -289,3 +303,11 @@ class CrashDisk:
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0] or "/"
+
+
+def _apply(change: NameChange, files: dict[str, Inode]) -> None:
+    for path, inode in change.items():
+        if inode is None:
+            files.pop(path, None)
+        else:
+            files[path] = inode

@@ -306,6 +306,42 @@ def test_a_crash_costs_a_follower_nothing_where_its_leaders_compaction_left_gaps
     check_indexes(again)
 
 
+def test_a_crash_that_takes_the_end_before_a_huge_gap_takes_what_comes_after_too() -> None:
+    """Else the follower would never ask for it again."""
+    disk = CrashDisk()
+    log = memory_log(disk)
+    for number, offset in enumerate((0, 1, 2**31 + 9)):
+        batch = batch_of(1, value=b"%d" % number)
+        batch[:8] = offset.to_bytes(8, "big")
+        log.append_as_follower(memoryview(batch), NOW_MS)
+    first = disk.open(f"{DIRECTORY}/{0:020d}.log")
+    first.truncate(first.size() // 2)
+    again = open_log(disk, DIRECTORY, clean=False)
+    assert again.log_end_offset == 1
+    assert len(read_all(again)) == 1
+
+
+@pytest.mark.parametrize("timestamp", [NOW_MS, -100])
+def test_an_index_that_a_crash_brought_back_from_before_a_cut_is_not_believed(timestamp: int) -> None:
+    disk = CrashDisk()
+    log = memory_log(disk, index_interval_bytes=1)
+    for number in range(20):
+        append(log, batch_of(1, timestamp=max(timestamp + number, -1)))
+    log.roll(NOW_MS)
+    paths = [f"{DIRECTORY}/{0:020d}{kind}" for kind in (".index", ".timeindex")]
+    before = [disk.read(path) for path in paths]
+    log.delete_files(log.truncate_to(5, NOW_MS))
+    log.sync_truncation()
+    log.roll(NOW_MS)
+    append(log, batch_of(1, timestamp=max(timestamp, -1)))
+    for path, data in zip(paths, before, strict=True):
+        disk.open(path).pwrite(data, 0)
+    again = open_log(disk, DIRECTORY, clean=False, recovery_point=5, config=log.config)
+    check_indexes(again)
+    assert again.segments[0].indexes.offsets.count == 4
+    assert again.offset_of_max_timestamp() == ((4, NOW_MS + 4, 0) if timestamp > 0 else None)
+
+
 @pytest.mark.parametrize("kind", [".index", ".timeindex"])
 def test_a_cut_into_a_segment_whose_index_was_lost_hides_nothing_from_lookups_by_time(kind: str) -> None:
     disk = CrashDisk()

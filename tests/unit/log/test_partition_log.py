@@ -374,7 +374,7 @@ def test_offsets_that_are_far_apart_go_to_segments_of_their_own() -> None:
     far[0:8] = (2**32).to_bytes(8, "big")
     log.append_as_follower(memoryview(batch_of(2)))
     log.append_as_follower(memoryview(far))
-    assert [segment.base_offset for segment in log.segments] == [0, 2**32]
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 2**32]
     assert read_header(read_bytes(log.read(5, 1000, log.log_end_offset, True))).base_offset == 2**32
     log.close()
     assert open_log(disk, DIRECTORY).log_end_offset == 2**32 + 2

@@ -222,6 +222,14 @@ def test_a_lost_segment_ends_the_log_before_the_gap() -> None:
     assert recovered.log_end_offset == 20
 
 
+def test_deleted_segments_that_come_back_with_a_hole_between_them_take_nothing_with_them() -> None:
+    disk, log = written(segments=4)
+    disk.remove(log_file(20))
+    recovered = reopen(disk, log_start_offset=45)
+    assert (recovered.log_start_offset, recovered.log_end_offset) == (45, 80)
+    assert read_all(recovered) == [batch for batch in read_all(log) if read_header(batch).last_offset >= 45]
+
+
 def test_a_torn_snapshot_costs_a_replay_and_no_producer() -> None:
     disk, log = written(segments=3)
     for base in (20, 40):
