@@ -243,7 +243,7 @@ def setting(name: str, value: str) -> ConfigRecord:
 def settings_of(node: QuorumNode) -> dict[str, str]:
     """What was set since the cluster was founded."""
     found = dict(node.image.configs_of(ResourceType.BROKER, ""))
-    del found[MIN_INSYNC]
+    found.pop(MIN_INSYNC, None)
     return found
 
 
