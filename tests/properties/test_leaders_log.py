@@ -123,10 +123,6 @@ class Leader:
         log = self.log
         if not self.config.cleanup_compact:
             return
-        # A record may go for a later one, or for the end of a transaction, that nobody has synced: like Kafka's.
-        log.sync_until(log.log_end_offset)
-        log.mark_flushed(log.log_end_offset)
-        self.synced = log.log_end_offset
         stable = log.producers.last_stable_offset(log.log_end_offset)
         dirtiness = dirtiness_of(log, checkpoint=self.cleaned, last_stable_offset=stable, now_ms=self.now_ms)
         if dirtiness.dirty_bytes:
@@ -134,6 +130,7 @@ class Leader:
             work, discard = InlineRecordWork(self.disk), self.dropped.extend
             done = asyncio.run(compact_log(log, job, work, disk=self.disk, offload=Inline(), discard=discard))
             self.cleaned = done.first_dirty_offset
+            self.synced = log.log_end_offset
             self.check()
 
     def retain(self) -> None:

@@ -48,7 +48,10 @@ async def compact_log(
     When this returns, the caller advances the cleaner's checkpoint to `first_dirty_offset`. It raises what
     `RecordWorker.compact` raises, StorageError, or CompactionError if the log changed meanwhile.
     """
-    truncations = log.truncations
+    truncations, end_offset = log.truncations, log.log_end_offset
+    # What takes the place of a value, or says that it was never committed, must be safe before the value goes.
+    await offload.run(log.sync_until, end_offset)
+    log.mark_flushed(end_offset, truncations=truncations)
     groups: asyncio.Queue[CleanedGroup | None] = asyncio.Queue()
     working = asyncio.ensure_future(work.compact(job, groups.put_nowait))
     working.add_done_callback(lambda _: groups.put_nowait(None))

@@ -150,6 +150,23 @@ def test_a_consumer_reads_the_last_record_of_each_key_at_its_old_offset(seed: in
     assert records_of(restarted) == records_of(log)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_power_loss_after_compaction_does_not_take_the_last_value_of_a_key_with_it(seed: int) -> None:
+    disk = CrashDisk()
+    log = new_log(disk)
+    write(log, (b"k", b"old"), (b"other", b"x" * 300))
+    log.roll(NOW_MS)
+    log.sync_until(log.log_end_offset)
+    log.mark_flushed(log.log_end_offset)
+    write(log, (b"k", b"y" * 300))  # Its segment is left as it is, and nobody has synced it.
+    log.roll(NOW_MS)
+    done = compact(log, disk)
+    assert [group.is_changed for group in done.groups] == [True, False]
+    crashed = disk.crash(random.Random(seed))
+    restarted = open_log(crashed, DIRECTORY, clean=False, config=CONFIG, recovery_point=2)
+    assert b"k" in [record.key for record in records_of(restarted)]
+
+
 def test_every_offset_of_a_compacted_log_can_be_asked_for() -> None:
     disk = CrashDisk()
     log = new_log(disk)
