@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from ottla.broker import Broker
+from ottla.model import open_files
 from ottla.model.configs.quorum import Address
 from ottla.model.configs.resolve import MIN_INSYNC, BrokerConfig
 from ottla.model.configs.unserved import without_effect
@@ -51,6 +52,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 def run_broker(options: BrokerOptions) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code. The caller has set up the log."""
     sys.setswitchinterval(0.001)  # A thread that computes gives way to the loop within this time.
+    open_files.take_all()
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(_serve_until_told(options))

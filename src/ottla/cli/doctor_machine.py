@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import platform
-import resource
 import shutil
 import sys
 import sysconfig
@@ -15,6 +14,7 @@ from typing import Final
 
 from ottla.cli.finding import Finding, fail, ok, warn
 from ottla.cli.output import size_text
+from ottla.model import open_files
 
 OPEN_FILES_WANTED: Final = 10_000
 FREE_BYTES_LOW: Final = 2 << 30
@@ -78,12 +78,13 @@ def _check_free(place: Path) -> Finding:
 
 def check_open_files() -> Finding:
     """A broker holds files of every partition open, and a socket for each client."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    seen = f"{soft} files may be open at once"
-    if soft == resource.RLIM_INFINITY or soft >= OPEN_FILES_WANTED:
+    files = open_files.obtainable()
+    seen = f"a broker may have {files} open at once"
+    if files >= OPEN_FILES_WANTED:
         return ok("open files", seen)
-    ceiling = "" if hard == resource.RLIM_INFINITY or hard >= OPEN_FILES_WANTED else f" (the hard limit is {hard})"
-    return warn("open files", seen, f"raise it with `ulimit -n {OPEN_FILES_WANTED}` before starting a broker{ceiling}")
+    return warn(
+        "open files", seen, f"raise the hard limit, with `ulimit -Hn {OPEN_FILES_WANTED}` as root or LimitNOFILE="
+    )
 
 
 def how_compiled() -> str:

@@ -52,10 +52,19 @@ def test_a_full_disk_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize(
-    ("soft", "health"), [(256, Health.WARN), (100_000, Health.OK), (resource.RLIM_INFINITY, Health.OK)]
+    ("soft", "hard", "health"),
+    [
+        (256, 4096, Health.WARN),
+        (256, 100_000, Health.OK),
+        (256, resource.RLIM_INFINITY, Health.OK),
+        (100_000, 100_000, Health.OK),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, Health.OK),
+    ],
 )
-def test_a_low_limit_of_open_files_is_noticed(monkeypatch: pytest.MonkeyPatch, soft: int, health: Health) -> None:
-    monkeypatch.setattr("resource.getrlimit", lambda which: (soft, resource.RLIM_INFINITY))
+def test_a_low_limit_of_open_files_is_noticed_if_a_broker_cannot_raise_it(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, health: Health
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda which: (soft, hard))
     assert check_open_files().health is health
 
 
