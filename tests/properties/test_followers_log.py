@@ -8,7 +8,6 @@ changes of the disk. A list of batches says what must be found.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -20,7 +19,8 @@ from ottla.model.configs.resolve import TopicConfig
 from ottla.wire.batch import TRANSACTIONAL_BIT, assign, read_header
 from ottla.wire.records import Record, build_batch
 from tests.properties.log_expectations import check_log, check_producers
-from tests.unit.log.crash_disk import CrashDisk, PowerCut
+from tests.properties.log_life import LogLife, Steps
+from tests.unit.log.crash_disk import CrashDisk
 from tests.unit.log.support import NOW_MS, marker_of, open_log
 
 DIRECTORY = "/data/orders-3"
@@ -30,7 +30,7 @@ HUGE_GAP = range(2**31, 2**31 + 5)
 """No index spans it."""
 
 
-class Follower:
+class Follower(LogLife):
     """A log, what its leader sent, and what the broker has stored of it."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -188,8 +188,8 @@ class Follower:
         assert self.log.log_end_offset == end
         self.check()
 
-    def step(self) -> None:
-        steps: list[tuple[Callable[[], None], float]] = [
+    def steps(self) -> Steps:
+        return [
             (self.append, 20),
             (self.sync, 4),
             (self.roll, 2),
@@ -200,19 +200,8 @@ class Follower:
             (self.restart_cleanly, 1),
             (self.die, 1),
         ]
-        self.rng.choices([step for step, _ in steps], weights=[weight for _, weight in steps])[0]()
 
     # -- the power
-
-    def live(self, changes: int) -> None:
-        """Until the power fails, after so many changes of the disk, in the midst of whatever it is."""
-        self.disk.changes_left = changes
-        try:
-            while True:
-                self.step()
-        except PowerCut:
-            pass
-        self.disk.changes_left = None
 
     def crash(self) -> None:
         self.disk = self.disk.crash(self.rng)

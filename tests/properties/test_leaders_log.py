@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -26,7 +25,8 @@ from ottla.wire.records import Record, build_batch
 from ottla.wire.records import iterate as iterate_records
 from tests.properties.committed_reader import read_committed
 from tests.properties.log_expectations import check_log, replayed
-from tests.unit.log.crash_disk import CrashDisk, PowerCut
+from tests.properties.log_life import LogLife, Steps
+from tests.unit.log.crash_disk import CrashDisk
 from tests.unit.log.files_of_batches import view_of
 from tests.unit.log.support import NOW_MS, append, marker_of, open_log, read_all
 from tests.unit.runtime.metadata import Inline
@@ -37,7 +37,7 @@ TRANSACTIONAL = (3, 4)
 DAMAGED = (".index", ".timeindex", ".snapshot")
 
 
-class Leader:
+class Leader(LogLife):
     """A log, all that was ever written to it, and what the broker has stored of it."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -178,8 +178,8 @@ class Leader:
         assert self.log.log_end_offset == end
         self.check()
 
-    def step(self) -> None:
-        steps: list[tuple[Callable[[], None], float]] = [
+    def steps(self) -> Steps:
+        return [
             (self.append, 20),
             (self.end_transaction, 6),
             (self.sync, 3),
@@ -192,19 +192,8 @@ class Leader:
             (self.restart_cleanly, 1),
             (self.die, 1),
         ]
-        self.rng.choices([step for step, _ in steps], weights=[weight for _, weight in steps])[0]()
 
     # -- the power
-
-    def live(self, changes: int) -> None:
-        """Until the power fails, after so many changes of the disk, in the midst of whatever it is."""
-        self.disk.changes_left = changes
-        try:
-            while True:
-                self.step()
-        except PowerCut:
-            pass
-        self.disk.changes_left = None
 
     def crash(self) -> None:
         self.disk = self.disk.crash(self.rng)
