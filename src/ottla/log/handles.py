@@ -15,13 +15,13 @@ file was renamed while it was being opened looks again (`_open`).
 
 from __future__ import annotations
 
-import resource
 from collections import OrderedDict
 from typing import Final
 
 from ottla.log.disk import Disk, File
 from ottla.log.room import Rooms
-from ottla.model.limits import ANSWER_SLICES_MAX, LOG_FILES_OPEN_MAX
+from ottla.model import open_files
+from ottla.model.limits import ANSWER_SLICES_MAX
 
 ANSWER_SLICES_MIN: Final = 4
 ANSWERS_HELD: Final = 8
@@ -103,7 +103,7 @@ class OpenFiles:
     def __init__(self, disk: Disk, files_max: int | None = None) -> None:
         self.disk = disk
         self.rooms = Rooms()
-        self.files_max = max(1, files_max) if files_max is not None else _default_bound()
+        self.files_max = max(1, files_max) if files_max is not None else open_files.for_logs()
         self._handles: OrderedDict[FileHandle, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -139,11 +139,3 @@ class OpenFiles:
         """Forget every file."""
         for handle in list(self._handles):
             handle.forget()
-
-
-def _default_bound() -> int:
-    """Half of what the system allows the process, the rest is for connections."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return LOG_FILES_OPEN_MAX
-    return max(16, min(LOG_FILES_OPEN_MAX, soft // 2))

@@ -9,10 +9,25 @@ from __future__ import annotations
 import resource
 from typing import Final
 
+from ottla.model.limits import LOG_FILES_OPEN_MAX
+
+LOG_FILES_MIN: Final = 16
 FILES_WANTED_MAX: Final = 1 << 20
 """Where there is no limit, or a higher one: more are of no use."""
 FILES_ELSEWHERE_MAX: Final = 10_240
 """What macOS allows a process that says how many it wants, whatever its limit is said to be."""
+
+
+def limit() -> int | None:
+    """As it is now; None if there is none."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def for_logs() -> int:
+    """Files of logs that may stay open: half of what the system allows the process, the rest is for connections."""
+    files = limit()
+    return LOG_FILES_OPEN_MAX if files is None else max(LOG_FILES_MIN, min(LOG_FILES_OPEN_MAX, files // 2))
 
 
 def obtainable() -> int:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.api.produce_turn import ProduceTurn
-from ottla.model.limits import LOG_FILES_OPEN_MAX
+from ottla.model import open_files
 from ottla.server.attention import Attention
 from ottla.server.idle import IdleWheel
 from ottla.server.output import STAGING_BYTES
@@ -54,11 +53,10 @@ class ConnectionLimits:
 
 def _connections_possible() -> int:
     """How many leave enough open files to the rest of the broker: a log that cannot be opened has failed."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
+    files = open_files.limit()
+    if files is None:
         return CONNECTIONS_MAX
-    of_logs = min(LOG_FILES_OPEN_MAX, soft // 2)
-    return max(soft - of_logs - max(soft // 8, SPARE_FILES_MIN), 1)
+    return max(files - open_files.for_logs() - max(files // 8, SPARE_FILES_MIN), 1)
 
 
 class LoopShare:
