@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
+from functools import partial
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ottla.api.authorized_operations import ON_GROUP
 from ottla.api.consumer_groups import check_offered
+from ottla.api.described_groups import describe_all
 from ottla.core.controller.image import TopicImage
 from ottla.core.groups.consumer_commands import (
     DescribeConsumerGroup,
@@ -30,21 +30,15 @@ from ottla.wire.messages.consumer_group_describe import (
 if TYPE_CHECKING:
     from ottla.api.context import RequestContext
 
-GROUPS_PER_TURN: Final = 64
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
 async def handle(ctx: RequestContext, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
     check_offered(ctx.services)
-    groups = []
-    for index, group_id in enumerate(dict.fromkeys(request.group_ids)):
-        if index % GROUPS_PER_TURN == GROUPS_PER_TURN - 1:
-            await asyncio.sleep(0)
-        group = await _describe(ctx, group_id)
-        if request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = ON_GROUP
-        groups.append(group)
+    groups = await describe_all(
+        dict.fromkeys(request.group_ids), partial(_describe, ctx), with_operations=request.include_authorized_operations
+    )
     return ConsumerGroupDescribeResponse(groups=groups)
 
 

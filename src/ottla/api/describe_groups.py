@@ -5,11 +5,11 @@ A group that is not there, or is none of the classic protocol, is Dead; from ver
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.authorized_operations import ON_GROUP
+from ottla.api.described_groups import describe_all
 from ottla.core.groups import listing
 from ottla.core.groups.classic_group import ClassicState
 from ottla.model.errors import ApiError, ErrorCode
@@ -24,18 +24,12 @@ if TYPE_CHECKING:
     from ottla.api.context import RequestContext
 
 NOT_FOUND_SINCE: Final = 6
-GROUPS_PER_TURN: Final = 64
 
 
 async def handle(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    groups = []
-    for index, group_id in enumerate(request.groups):
-        if index % GROUPS_PER_TURN == GROUPS_PER_TURN - 1:
-            await asyncio.sleep(0)
-        group = await _describe(ctx, group_id)
-        if request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = ON_GROUP
-        groups.append(group)
+    groups = await describe_all(
+        request.groups, partial(_describe, ctx), with_operations=request.include_authorized_operations
+    )
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.api import consumer_group_describe
+from ottla.api import consumer_group_describe, described_groups
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from tests.unit.api.consumer_requests import ConsumerRequests
@@ -33,13 +33,13 @@ def test_groups_are_described_and_missing_ones_are_named(version: int) -> None:
 
 
 def test_others_have_their_turn_while_very_many_groups_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
-    requests, turns = ConsumerRequests(Topics(t=2)), Turns(monkeypatch, consumer_group_describe)
+    requests, turns = ConsumerRequests(Topics(t=2)), Turns(monkeypatch, described_groups)
     monkeypatch.setattr(requests, "submit", turns.counted(requests.submit))
-    names = [f"none-{number}" for number in range(3 * consumer_group_describe.GROUPS_PER_TURN)]
+    names = [f"none-{number}" for number in range(3 * described_groups.GROUPS_PER_TURN)]
     described = requests.call(consumer_group_describe, ConsumerGroupDescribeRequest(group_ids=names), 1).groups
     assert [group.group_id for group in described] == names
     assert turns.calls == len(names)
-    assert turns.most_calls <= consumer_group_describe.GROUPS_PER_TURN
+    assert turns.most_calls <= described_groups.GROUPS_PER_TURN
 
 
 @pytest.mark.parametrize("how", ["level", "config"])
