@@ -19,11 +19,11 @@ from ottla.client.errors import BrokerError, ClientError, RequestTimeoutError, U
 from ottla.client.reassignments import Reassignment, Reassignments
 from ottla.client.settings import ClientSettings
 from ottla.client.topic_configs import describe_topics
+from ottla.model.configs.resolve import MIN_INSYNC
 from ottla.model.ids import TopicPartition
 
 EPILOG = "`ottla cluster health`  \n`ottla cluster health --bootstrap kafka:9092 --output json`"
 TIMEOUT_MS = 5_000
-MIN_INSYNC = "min.insync.replicas"
 
 
 def health(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: OutputOption = None) -> None:
