@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
 from ottla.model.configs.resolve import TopicConfig
 from ottla.wire.batch import TRANSACTIONAL_BIT, assign, read_header
@@ -21,9 +20,8 @@ from ottla.wire.records import Record, build_batch
 from tests.properties.log_expectations import check_log, check_producers
 from tests.properties.log_life import LogLife, Steps
 from tests.unit.log.crash_disk import CrashDisk
-from tests.unit.log.support import NOW_MS, marker_of, open_log
+from tests.unit.log.support import NOW_MS, marker_of
 
-DIRECTORY = "/data/orders-3"
 TRANSACTIONAL = (3, 4)
 """Producers that write in transactions."""
 HUGE_GAP = range(2**31, 2**31 + 5)
@@ -56,16 +54,6 @@ class Follower(LogLife):
         self.disk.makedirs("/data")
         self.disk.sync_dir("/")
         self.log = self._open(clean=False)
-
-    def _open(self, *, clean: bool) -> PartitionLog:
-        return open_log(
-            self.disk,
-            DIRECTORY,
-            clean=clean,
-            config=self.config,
-            recovery_point=self.stored_point,
-            log_start_offset=self.stored_start,
-        )
 
     # -- what its leader sends
 

@@ -25,13 +25,12 @@ from ottla.wire.records import Record, build_batch
 from ottla.wire.records import iterate as iterate_records
 from tests.properties.committed_reader import read_committed
 from tests.properties.log_expectations import check_log, replayed
-from tests.properties.log_life import LogLife, Steps
+from tests.properties.log_life import DIRECTORY, LogLife, Steps
 from tests.unit.log.crash_disk import CrashDisk
 from tests.unit.log.files_of_batches import view_of
-from tests.unit.log.support import NOW_MS, append, marker_of, open_log, read_all
+from tests.unit.log.support import NOW_MS, append, marker_of, read_all
 from tests.unit.runtime.metadata import Inline
 
-DIRECTORY = "/data/orders-3"
 TRANSACTIONAL = (3, 4)
 """Producers that write in transactions."""
 DAMAGED = (".index", ".timeindex", ".snapshot")
@@ -63,14 +62,7 @@ class Leader(LogLife):
 
     def _open(self, *, clean: bool) -> PartitionLog:
         self.dropped = []
-        return open_log(
-            self.disk,
-            DIRECTORY,
-            clean=clean,
-            config=self.config,
-            recovery_point=self.stored_point,
-            log_start_offset=self.stored_start,
-        )
+        return super()._open(clean=clean)
 
     # -- what happens to it
 
