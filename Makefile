@@ -30,11 +30,14 @@ setup: $(READY) ## a virtual environment in .venv with everything pinned in cons
 	@# Where the environment keeps Python from caching, each start would compile everything anew.
 	@$(BIN)/python -m compileall -q -j 0 src
 
-$(READY): pyproject.toml constraints.txt
+# What is compiled (hatch_build.py), where there is a compiler.
+COMPILED := hatch_build.py $(shell find src -name '*.pyx' -o -name '*.pxd')
+
+$(READY): pyproject.toml constraints.txt $(COMPILED)
 	@[ -n "$(PYTHON)" ] || { echo "Ottla needs Python 3.11 or newer with venv; none was found (say which: make PYTHON=...)" >&2; exit 1; }
 	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "installing into $(VENV) with $$($(BIN)/python --version)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt hatchling editables setuptools wheel
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt hatchling editables setuptools wheel Cython
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,spark]'
 	@touch $@
 
@@ -45,7 +48,7 @@ test: check ## every check and every test
 check: setup ## lint, format, types, and the rules of the house (tests/tidy)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict src bench simulator chaos demo tests/tidy tests/bench tests/demo tests/simulator
+	$(BIN)/mypy --strict hatch_build.py src bench simulator chaos demo tests/tidy tests/bench tests/demo tests/simulator
 	$(BIN)/python -m pytest -q tests/tidy
 
 format: setup ## let ruff mend what it can
@@ -78,4 +81,5 @@ chaos: setup ## three brokers, real clients and faults for SECONDS, of SEED if g
 	$(BIN)/python -m chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 clean: ## remove what make made, the virtual environment too
+	find src -name '*.so' -delete
 	rm -rf $(VENV) .bench .demo .sim .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build

@@ -174,6 +174,13 @@ class ServedConnection(FrameServing):
         else:
             self._send(answer)
 
+    def _take_answers(self, data: bytes) -> None:
+        start = 0
+        while start < len(data):
+            end = start + LENGTH_BYTES + int.from_bytes(data[start : start + LENGTH_BYTES])
+            self._take_answer([data[start + LENGTH_BYTES : end]])
+            start = end
+
     def _owe(self, answer: Deferred | Chunks) -> None:
         self._owed.append(answer)
         self._paused = self._paused or self._owed_weight() >= IN_FLIGHT_REQUESTS_MAX

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from ottla.api.produce_ahead import ProduceGroup
+from ottla.server import frame_serving
 from simulator.cluster_run import ClusterRun, RunResult
 from simulator.faults import plan
 from simulator.options import Options, draw
@@ -53,6 +55,8 @@ class Bug:
     @contextmanager
     def present(self) -> Iterator[None]:
         patches = Patches()
+        # What is compiled cannot be broken this way; the interpreted code that does the same can.
+        patches.put(frame_serving, "ProduceGroup", ProduceGroup)
         self.put_in(patches)
         try:
             yield

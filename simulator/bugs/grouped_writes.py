@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from ottla.api import produce_ahead
 from ottla.api.produce import ACKS_LEADER
-from ottla.api.produce_ahead import ProduceGroup
 from ottla.log.partition_log import PartitionLog
 from ottla.model.errors import StorageError
 from ottla.runtime.partition import Partition
@@ -58,15 +58,15 @@ def _without_failures(original: Callable[..., int | None]) -> Callable[..., int 
 
 
 def _groups_do_not_wait_for_followers(patches: Patches) -> None:
-    original = ProduceGroup._look_into
+    original = produce_ahead.lead_for
 
-    def look_into(self: ProduceGroup, frame: memoryview) -> Lead | None:
-        lead = original(self, frame)
+    def lead_for(caller: produce_ahead.Sender, frame: memoryview) -> Lead | None:
+        lead = original(caller, frame)
         if lead is not None:
             lead.acks = ACKS_LEADER
         return lead
 
-    patches.put(ProduceGroup, "_look_into", look_into)
+    patches.put(produce_ahead, "lead_for", lead_for)
 
 
 GROUPED_WRITES: Final = (

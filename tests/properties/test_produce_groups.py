@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 from typing import NamedTuple, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.api.produce_groups import Part, Sender
+from tests.unit.api.produce_groups import GROUPS, Group, Part, Sender
 from tests.unit.api.produce_services import Broker
 from tests.unit.log.crash_disk import CrashDisk
 from tests.unit.log.support import NOW_MS, ProducerFields, batch_of, read_all
@@ -65,9 +66,9 @@ receives = st.builds(
 class Side:
     """One of two brokers that are asked the same; only one of them writes ahead."""
 
-    def __init__(self, *, has_groups: bool) -> None:
+    def __init__(self, group: Group | None) -> None:
         self.broker = Broker(Hosted())
-        self.sender = Sender(self.broker.services, has_groups=has_groups)
+        self.sender = Sender(self.broker.services, group)
         self.next_sequence: dict[tuple[int, int], int] = {}
 
     def receive(self, receive: Receive) -> None:
@@ -96,10 +97,11 @@ class Side:
         return [read_all(self.broker.hosted.partition(index).log) for index in range(PARTITIONS)]
 
 
-@given(st.lists(receives, max_size=12))
-def test_groups_change_nothing_but_the_cost(script: list[Receive]) -> None:
+@pytest.mark.parametrize("kind", list(GROUPS))
+@given(script=st.lists(receives, max_size=12))
+def test_groups_change_nothing_but_the_cost(kind: str, script: list[Receive]) -> None:
     async def scenario() -> None:
-        together, alone = Side(has_groups=True), Side(has_groups=False)
+        together, alone = Side(GROUPS[kind]), Side(None)
         for receive in script:
             together.receive(receive)
             alone.receive(receive)

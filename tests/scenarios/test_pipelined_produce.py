@@ -11,7 +11,7 @@ import pytest
 
 import ottla
 from ottla.api.context import Caller, Services
-from ottla.api.produce_ahead import ProduceGroup
+from ottla.api.produce_group import ProduceGroup
 from ottla.server import frame_serving
 from ottla.wire.headers import parse_response_header, request_header
 from ottla.wire.produce_client import encode_request, parse_response

@@ -25,7 +25,7 @@ LOGS = "ottla.logs"
 SPARK = "ottla.spark"
 VERSION = "ottla.__version__"
 
-BATCH_SIDE = tuple(f"{WIRE}.{name}" for name in ("batch", "compiled", "compression", "crc", "records"))
+BATCH_SIDE = tuple(f"{WIRE}.{name}" for name in ("batch", "compiled", "compression", "crc", "produced", "records"))
 """What the log knows of the wire: batches, not messages."""
 
 ALLOWED: dict[str, tuple[str, ...]] = {

@@ -98,7 +98,7 @@ class ProduceGroup:
         lead = self._caller.produce_lead
         correlation_id = None if lead is None else lead.match(frame)
         if lead is None or correlation_id is None:
-            lead = self._look_into(frame)
+            lead = lead_for(self._caller, frame)
             correlation_id = None if lead is None else lead.match(frame)
             if lead is None or correlation_id is None:
                 return False
@@ -113,18 +113,6 @@ class ProduceGroup:
             return False
         self._gathered.append((lead, correlation_id, topic, places))
         return True
-
-    def _look_into(self, frame: memoryview) -> Lead | None:
-        caller = self._caller
-        if caller.produce_lead_skipped:
-            caller.produce_lead_skipped -= 1
-            return None
-        lead = lead_of(frame)
-        if lead is None or lead.acks not in (ACKS_LEADER, ACKS_ALL) or lead.version < ZSTD_SINCE:
-            caller.produce_lead_skipped = UNKNOWN_SKIPPED
-            return None
-        caller.produce_lead = lead
-        return lead
 
     def _place(
         self, pieces: Sequence[Piece], topic: HostedTopic, acks: int, now_ms: int
@@ -147,7 +135,7 @@ class ProduceGroup:
             if (
                 run is None
                 or run.request == request
-                or (needs_followers and not run.partition.is_sole and not _is_in_sync(run.partition, min_insync))
+                or (needs_followers and not run.partition.is_sole and not is_in_sync(run.partition, min_insync))
                 or attributes & TRANSACTIONAL_BIT
                 or max_timestamp > timestamp_max
                 or base_timestamp < timestamp_min
@@ -183,8 +171,7 @@ class ProduceGroup:
                 records = sum([header[12] for header in headers])
                 base_offset = partition.append_run(batches, headers, records, sum(map(len, batches)))
         except OttlaError as error:
-            if isinstance(error, StorageError):
-                refusal(self._services, error)  # The directory goes offline. Who asks is told so when served.
+            refused_write(self._services, error)
         if base_offset is None:
             for batch in batches:
                 unassign(batch)
@@ -196,6 +183,13 @@ class ProduceGroup:
     def has(self, number: int) -> bool:
         """Whether something of a request may be written already, so that it has to be answered or served now."""
         return number < len(self._gathered)
+
+    def answers(self, count: int) -> bytes | None:
+        """The answers to so many requests, each behind its size; None if one is to be served, or has to wait.
+
+        Interpreted code makes them one by one.
+        """
+        return None
 
     def answer(self, number: int) -> Chunks | Deferred | None:
         """The answer to a request; None if the ordinary way has to serve it."""
@@ -225,7 +219,26 @@ class ProduceGroup:
             self._services.appender.forget_ahead()
 
 
-def _is_in_sync(partition: Partition, min_insync: int) -> bool:
+def lead_for(caller: Sender, frame: memoryview) -> Lead | None:
+    """What a request has in common with those that its sender will send; None if such are not served here."""
+    if caller.produce_lead_skipped:
+        caller.produce_lead_skipped -= 1
+        return None
+    lead = lead_of(frame)
+    if lead is None or lead.acks not in (ACKS_LEADER, ACKS_ALL) or lead.version < ZSTD_SINCE:
+        caller.produce_lead_skipped = UNKNOWN_SKIPPED
+        return None
+    caller.produce_lead = lead
+    return lead
+
+
+def refused_write(services: Services, error: OttlaError) -> None:
+    """A directory that failed goes offline. Whoever asks is told what is wrong when the request is served."""
+    if isinstance(error, StorageError):
+        refusal(services, error)
+
+
+def is_in_sync(partition: Partition, min_insync: int) -> bool:
     """Whether so many replicas are in sync as are to have what is written with acks=all."""
     try:
         partition.check_in_sync(min_insync)

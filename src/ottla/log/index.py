@@ -85,9 +85,12 @@ class SparseIndex:
         self.last_key = key
         self.last_value = value
         if len(pending) >= self._pending_bytes_max:
-            # The batch is in the log already. Whoever seals the segment will hear of it if this keeps failing.
-            with suppress(OSError):
-                self.write_pending()
+            self.try_to_write()
+
+    def try_to_write(self) -> None:
+        """The batches are in the log already. Whoever seals the segment will hear of it if this keeps failing."""
+        with suppress(OSError):
+            self.write_pending()
 
     def keep_in_memory(self) -> None:
         """Never write: for an index that stands in for a file that cannot be used."""

@@ -133,12 +133,29 @@ class Answering(ABC):
             turn = self._share.turn
             turn.answers += 1
             if turn.has_many and len(answer[0]) <= LEAVING_BYTES_MAX:
-                self._leave_later(answer[0])
+                self._leave_later(_length_bytes(len(answer[0])) + answer[0])
             else:
                 self._send_bytes(answer[0])
         else:
             self._answer(answer)
         if self._owed or output.pending:
+            self._pause_if_owed_too_much()
+
+    def _take_answers(self, data: bytes) -> None:
+        """Send answers, each behind its size, now or behind those that wait to be sent; none is owed."""
+        output, turn = self._output, self._share.turn
+        if self._corked or output.pending:
+            self.leave()
+            output.push_bytes(data)
+            self._flush()
+        else:
+            turn.answers += 1
+            if turn.has_many and len(data) <= LEAVING_BYTES_MAX:
+                self._leave_later(data)
+            else:
+                self.leave()
+                self._send_data(data)
+        if output.pending:
             self._pause_if_owed_too_much()
 
     def _owe(self, answer: Deferred | Chunks) -> None:
@@ -241,12 +258,12 @@ class Answering(ABC):
             self._output.push_bytes(data[sent:])
             self._flush()
 
-    def _leave_later(self, body: bytes) -> None:
-        """Send an answer when the turn ends, or before the next one."""
+    def _leave_later(self, data: bytes) -> None:
+        """Send an answer, which has its size in front, when the turn ends, or before the next one."""
         if self._leaving:
             self.leave()
         share = self._share
-        self._leaving = _length_bytes(len(body)) + body
+        self._leaving = data
         share.turn.leaving.append(self)
         if not share.attention.touched:
             share.attention.touch()

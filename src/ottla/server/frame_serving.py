@@ -18,7 +18,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.api.deferred import Deferred
-from ottla.api.produce_ahead import ProduceGroup
+from ottla.api.produce_group import ProduceGroup
 from ottla.api.produce_turn import TAKEN_BYTES_MAX
 from ottla.model.chunks import Chunks
 from ottla.model.limits import REQUEST_HEADER_BYTES_MIN
@@ -103,6 +103,10 @@ class FrameServing(ABC):
         """Send an answer now if nothing is in its way; else it waits for its turn."""
 
     @abstractmethod
+    def _take_answers(self, data: bytes) -> None:
+        """Send answers, each behind its size, now or behind those that wait to be sent; none is owed."""
+
+    @abstractmethod
     def _postpone(self, frames: memoryview) -> None:
         """Go on with these in another turn, out of the way of the next client's input."""
 
@@ -171,10 +175,14 @@ class FrameServing(ABC):
 
         Those that were not written together have to wait if one before them is to be served alone.
         """
-        if len(frames) > 1:
-            self._corked = True  # type: ignore[misc]
         group = ProduceGroup(self._share.services, self, frames)
         try:
+            answers = None if self._owed else group.answers(len(frames))
+            if answers is not None:
+                self._take_answers(answers)
+                return len(frames)
+            if len(frames) > 1:
+                self._corked = True  # type: ignore[misc]
             for number, frame in enumerate(frames):
                 answer = group.answer(number)
                 if answer is not None:

@@ -17,6 +17,7 @@ import sys
 from typing import Final, Protocol
 
 from ottla.model.chunks import SendableFile
+from ottla.model.portable import is_portable
 
 WOULD_WAIT: Final = -1
 """Instead of a count of bytes: they are not in memory."""
@@ -110,7 +111,7 @@ if sys.platform == "linux":
 
 def choose_platform() -> Platform:
     """The fastest one that this machine and OTTLA_PORTABLE allow."""
-    if sys.platform == "linux" and os.environ.get("OTTLA_PORTABLE", "0") in ("", "0"):
+    if sys.platform == "linux" and not is_portable():
         return LinuxPlatform()
     return PortablePlatform()
 

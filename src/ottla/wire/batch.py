@@ -41,7 +41,7 @@ TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 
-_NOT_FOR_PRODUCERS: Final = LOG_APPEND_TIME_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
+NOT_FOR_PRODUCERS: Final = LOG_APPEND_TIME_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 _LENGTH_MIN: Final = HEADER_BYTES - LENGTH_PREFIX_BYTES
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
@@ -149,7 +149,7 @@ def check(batch: memoryview) -> BatchHeader:
         and fields[0] == 0
         and count > 0
         and last_delta == count - 1
-        and not attributes & _NOT_FOR_PRODUCERS
+        and not attributes & NOT_FOR_PRODUCERS
         and (attributes & CODEC_MASK or count * RECORD_BYTES_MIN <= size - HEADER_BYTES)
         and attributes & CODEC_MASK <= CODEC_MAX
         and (producer_id < 0 or (sequence >= 0 and producer_epoch >= 0))

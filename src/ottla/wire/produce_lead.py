@@ -34,6 +34,14 @@ from ottla.wire.produce import (
 )
 from ottla.wire.varint import read_unsigned
 
+_compiled: type[Requests] | None
+try:
+    from ottla.wire.produced import Requests
+
+    _compiled = Requests
+except ImportError:
+    _compiled = None
+
 Piece: TypeAlias = tuple[int, memoryview, BatchHeader]
 """Index of the partition, its batch, and the batch's header."""
 
@@ -57,6 +65,7 @@ class Lead:
         "_partitions_at",
         "_unpack",
         "acks",
+        "requests",
         "timeout_ms",
         "topic",
         "version",
@@ -76,6 +85,11 @@ class Lead:
         tags = NO_TAGS if self._is_flexible else b""
         self._answer_end = tags + _I32.pack(0) + tags
         """Of the topic, how long the client is throttled, of the response."""
+        self.requests: Requests | None = None
+        """The same for compiled code, where there is such."""
+        if _compiled is not None:
+            begin = _ONE_TOPIC[self._is_flexible]
+            self.requests = _compiled(self, head, common, begin, self._answer_end, self._is_flexible)
 
     def match(self, frame: memoryview) -> int | None:
         """The correlation id of a request that has this in common with others; None of any other."""

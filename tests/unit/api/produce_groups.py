@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import TypeAlias, cast
 
-from ottla.api import produce
+from ottla.api import produce, produce_ahead
 from ottla.api.context import RequestContext, Services
 from ottla.api.deferred import Deferred
-from ottla.api.produce_ahead import ProduceGroup
 from ottla.model.chunks import Chunks
 from ottla.wire.fields import TopicKey
 from ottla.wire.headers import request_header, request_header_fields
@@ -17,17 +16,27 @@ from ottla.wire.produce_lead import Lead
 from tests.unit.api.produce_services import later, settled
 from tests.unit.runtime.hosted import TOPIC
 
+try:
+    from ottla.api import produce_compiled
+except ImportError:
+    produce_compiled = None  # type: ignore[assignment]
+
 Part: TypeAlias = tuple[int, bytearray]
+Group: TypeAlias = type[produce_ahead.ProduceGroup]
+
+GROUPS: dict[str, Group] = {"interpreted": produce_ahead.ProduceGroup}
+if produce_compiled is not None:
+    GROUPS["compiled"] = produce_compiled.ProduceGroup
 
 
 class Sender:
-    """Serves what comes together as a connection does; without `has_groups`, each request by itself."""
+    """Serves what comes together as a connection does; without a `group`, each request by itself."""
 
     host, listener, principal = "10.0.0.1", "PLAINTEXT", "User:ANONYMOUS"
 
-    def __init__(self, services: Services, *, has_groups: bool = True) -> None:
+    def __init__(self, services: Services, group: Group | None) -> None:
         self._services = services
-        self._has_groups = has_groups
+        self._group = group
         self._correlation_id = 0
         self.produce_lead: Lead | None = None
         self.produce_lead_skipped = 0
@@ -44,18 +53,22 @@ class Sender:
         return memoryview(bytearray(request_header(0, version, self._correlation_id, client) + body))
 
     def receive(self, frames: Sequence[memoryview]) -> None:
-        if not self._has_groups:
+        if self._group is None:
             for frame in frames:
                 self._serve(frame)
             return
-        group = ProduceGroup(self._services, self, frames)
-        for number, frame in enumerate(frames):
-            answer = group.answer(number)
-            if answer is None:
-                self._serve(frame)
-            else:
-                self.direct += 1
-                self._note(answer)
+        group = self._group(self._services, self, frames)
+        answers = group.answers(len(frames))
+        if answers is not None:
+            self._note_all(answers, len(frames))
+        else:
+            for number, frame in enumerate(frames):
+                answer = group.answer(number)
+                if answer is None:
+                    self._serve(frame)
+                else:
+                    self.direct += 1
+                    self._note(answer)
         group.close()
         for frame in frames:
             frame[:] = bytes(len(frame))  # It is gone when the turn ends.
@@ -64,6 +77,14 @@ class Sender:
         key, version, correlation_id, client_id, position = request_header_fields(frame)
         ctx = RequestContext(self._services, key, version, correlation_id, client_id, self.host, self.listener)
         self._note(produce.handle(ctx, frame, position))
+
+    def _note_all(self, answers: bytes, count: int) -> None:
+        for _ in range(count):
+            end = 4 + int.from_bytes(answers[:4])
+            self.answers.append(answers[4:end])
+            answers = answers[end:]
+        assert not answers
+        self.direct += count
 
     def _note(self, answer: Chunks | Deferred | Awaitable[Chunks] | None) -> None:
         self.answers.append(b"".join(cast("list[bytes]", answer)) if isinstance(answer, list) else later(answer))

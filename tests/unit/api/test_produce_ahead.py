@@ -5,20 +5,27 @@ from __future__ import annotations
 import errno
 from typing import cast
 
+import pytest
+
 from ottla.api.deferred import Deferred
-from ottla.api.produce_ahead import ProduceGroup
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import ErrorCode
 from ottla.wire.produce import ProducedPartition
 from ottla.wire.produce_client import parse_response
 from tests.unit.api import replica_services
-from tests.unit.api.produce_groups import Sender
+from tests.unit.api.produce_groups import GROUPS, Group, Sender
 from tests.unit.api.produce_services import PRIMED, Broker
 from tests.unit.log.crash_disk import CrashDisk
 from tests.unit.log.support import ProducerFields, batch_of
 from tests.unit.runtime.hosted import TOPIC, Hosted, run
 from tests.unit.runtime.replicas import TOPIC as REPLICATED
 from tests.unit.runtime.replicas import Cluster
+
+
+@pytest.fixture(params=list(GROUPS))
+def group(request: pytest.FixtureRequest) -> Group:
+    """Compiled where it was built, and interpreted."""
+    return GROUPS[request.param]
 
 
 def rows(answers: list[bytes], version: int = 9) -> list[list[ProducedPartition]]:
@@ -43,10 +50,10 @@ def counted_writes(broker: Broker) -> list[int]:
     return sizes
 
 
-def test_each_partition_is_written_once_and_each_request_answered() -> None:
+def test_each_partition_is_written_once_and_each_request_answered(group: Group) -> None:
     async def scenario() -> None:
         broker = Broker(Hosted())
-        sender, writes = Sender(broker.services), counted_writes(broker)
+        sender, writes = Sender(broker.services, group), counted_writes(broker)
         sender.receive([sender.frame([(1, batch_of(2)), (0, batch_of(3))]) for _ in range(3)])
         assert writes == [3 * len(batch_of(2)), 3 * len(batch_of(3))]
         assert sender.direct == 3
@@ -59,15 +66,15 @@ def test_each_partition_is_written_once_and_each_request_answered() -> None:
     run(scenario)
 
 
-def test_while_the_broker_starts_nothing_overtakes_a_request_that_waits_for_it() -> None:
+def test_while_the_broker_starts_nothing_overtakes_a_request_that_waits_for_it(group: Group) -> None:
     async def scenario() -> None:
         broker = Broker(Hosted())
-        sender = Sender(broker.services)
+        sender = Sender(broker.services, group)
         broker.services.is_ready = False
         frames = [sender.frame([(0, batch_of(3))]) for _ in range(2)]
-        group = ProduceGroup(broker.services, sender, frames)
-        assert [group.answer(number) for number in (0, 1)] == [None, None]
-        group.close()
+        served = group(broker.services, sender, frames)
+        assert [served.answer(number) for number in (0, 1)] == [None, None]
+        served.close()
         assert broker.offsets(0) == []
         broker.services.is_ready = True
         sender.receive(frames)
@@ -76,10 +83,10 @@ def test_while_the_broker_starts_nothing_overtakes_a_request_that_waits_for_it()
     run(scenario)
 
 
-def test_a_batch_that_is_refused_stops_its_partition_alone() -> None:
+def test_a_batch_that_is_refused_stops_its_partition_alone(group: Group) -> None:
     async def scenario() -> None:
         broker = Broker(Hosted())
-        sender, damaged = Sender(broker.services), batch_of()
+        sender, damaged = Sender(broker.services, group), batch_of()
         damaged[-1] ^= 1
         frames = [sender.frame([(0, batch_of()), (1, batch_of())]) for _ in range(2)]
         frames.append(sender.frame([(0, damaged), (1, batch_of())]))
@@ -95,10 +102,10 @@ def test_a_batch_that_is_refused_stops_its_partition_alone() -> None:
     run(scenario)
 
 
-def test_a_partition_that_is_named_twice_is_served_in_order() -> None:
+def test_a_partition_that_is_named_twice_is_served_in_order(group: Group) -> None:
     async def scenario() -> None:
         broker = Broker(Hosted())
-        sender = Sender(broker.services)
+        sender = Sender(broker.services, group)
         frames = [sender.frame([(0, batch_of())]), sender.frame([(0, batch_of()), (0, batch_of(2))])]
         sender.receive([*frames, sender.frame([(0, batch_of())])])
         assert offsets(await sender.settled()) == [[0], [1, 2], [4]]
@@ -106,10 +113,10 @@ def test_a_partition_that_is_named_twice_is_served_in_order() -> None:
     run(scenario)
 
 
-def test_what_was_sent_before_is_found_again() -> None:
+def test_what_was_sent_before_is_found_again(group: Group) -> None:
     async def scenario() -> None:
         broker = Broker(Hosted())
-        sender = Sender(broker.services)
+        sender = Sender(broker.services, group)
         batches = [batch_of(producer=ProducerFields(7, 0, sequence)) for sequence in (0, 1, 1, 2)]
         sender.receive([sender.frame([(0, batch)]) for batch in batches])
         assert offsets(await sender.settled()) == [[0], [1], [1], [2]]
@@ -118,11 +125,11 @@ def test_what_was_sent_before_is_found_again() -> None:
     run(scenario)
 
 
-def test_a_topic_whose_batches_are_stamped_takes_the_ordinary_way() -> None:
+def test_a_topic_whose_batches_are_stamped_takes_the_ordinary_way(group: Group) -> None:
     async def scenario() -> None:
         topics = {TOPIC: TopicConfig(timestamp_type_log_append=True)}
         broker = Broker(Hosted(topics))
-        sender = Sender(broker.services)
+        sender = Sender(broker.services, group)
         sender.receive([sender.frame([(0, batch_of())]) for _ in range(2)])
         assert sender.direct == 0
         assert all(row.log_append_time_ms > 0 for (row,) in rows(await sender.settled()))
@@ -130,10 +137,10 @@ def test_a_topic_whose_batches_are_stamped_takes_the_ordinary_way() -> None:
     run(scenario)
 
 
-def test_without_space_every_request_is_told_so_and_later_ones_are_stored() -> None:
+def test_without_space_every_request_is_told_so_and_later_ones_are_stored(group: Group) -> None:
     async def scenario() -> None:
         broker = Broker(Hosted())
-        sender, disk = Sender(broker.services), cast(CrashDisk, broker.services.world.disk)
+        sender, disk = Sender(broker.services, group), cast(CrashDisk, broker.services.world.disk)
         disk.fail_writes = lambda size: OSError(errno.ENOSPC, "No space left on device")
         sender.receive([sender.frame([(0, batch_of())]) for _ in range(3)])
         assert {row.error_code for (row,) in rows(await sender.settled())} == {ErrorCode.KAFKA_STORAGE_ERROR}
@@ -144,15 +151,15 @@ def test_without_space_every_request_is_told_so_and_later_ones_are_stored() -> N
     run(scenario)
 
 
-def test_who_never_asks_for_what_was_written_leaves_nothing_behind() -> None:
+def test_who_never_asks_for_what_was_written_leaves_nothing_behind(group: Group) -> None:
     async def scenario() -> None:
         broker = Broker(Hosted())
-        sender = Sender(broker.services)
-        group = ProduceGroup(broker.services, sender, [sender.frame([(0, batch_of())]) for _ in range(3)])
-        first = group.answer(0)
+        sender = Sender(broker.services, group)
+        served = group(broker.services, sender, [sender.frame([(0, batch_of())]) for _ in range(3)])
+        first = served.answer(0)
         assert first is not None
-        group.close()  # The connection broke.
-        other = Sender(broker.services, has_groups=False)
+        served.close()  # The connection broke.
+        other = Sender(broker.services, None)
         other.receive([other.frame([(0, batch_of())])])
         assert offsets(await other.settled()) == [[3]]
         assert broker.offsets() == [0, 1, 2, 3]
@@ -160,10 +167,10 @@ def test_who_never_asks_for_what_was_written_leaves_nothing_behind() -> None:
     run(scenario)
 
 
-def test_with_followers_the_answers_wait_for_them() -> None:
+def test_with_followers_the_answers_wait_for_them(group: Group) -> None:
     async def scenario() -> None:
         cluster = Cluster()
-        sender = Sender(replica_services.services(cluster, 1))
+        sender = Sender(replica_services.services(cluster, 1), group)
         sender.receive([sender.frame([(0, batch_of())], acks=1, topic=REPLICATED) for _ in range(PRIMED)])
         frames = [sender.frame([(0, batch_of())], acks=-1, topic=REPLICATED) for _ in range(3)]
         frames.append(sender.frame([(0, batch_of())], acks=1, topic=REPLICATED))
@@ -179,11 +186,11 @@ def test_with_followers_the_answers_wait_for_them() -> None:
     run(scenario)
 
 
-def test_who_waits_for_all_is_refused_where_too_few_are_in_sync_whoever_came_before() -> None:
+def test_who_waits_for_all_is_refused_where_too_few_are_in_sync_whoever_came_before(group: Group) -> None:
     async def scenario() -> None:
         cluster = Cluster()
         services = replica_services.services(cluster, 1)
-        sender, topic = Sender(services), services.partitions.topic(REPLICATED)
+        sender, topic = Sender(services, group), services.partitions.topic(REPLICATED)
         topic.set_config(TopicConfig(min_insync_replicas=2))
         sender.receive([sender.frame([(0, batch_of())], topic=REPLICATED) for _ in range(PRIMED)])
         services.partitions.leader(REPLICATED, 0).isr = (1,)

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from ottla.core.controller.image import PartitionImage, TopicImage
+from ottla.log.disk import Disk
 from ottla.log.handles import OpenFiles
 from ottla.log.partition_log import Appended, PartitionLog
 from ottla.model.configs.resolve import BrokerConfig, TopicConfig
@@ -52,11 +53,14 @@ class Hosted:
         *,
         partitions: int = 3,
         node_id: int = NODE_ID,
+        disk: Disk | None = None,
+        directory: str = "/data",
     ) -> None:
-        self.clock, self.offload, disk = FixedClock(), Inline(), CrashDisk()
-        disk.makedirs("/data")
+        self.clock, self.offload, self._directory = FixedClock(), Inline(), directory
+        disk = disk or CrashDisk()
+        disk.makedirs(directory)
         self.world = World(clock=self.clock, offload=self.offload, disk=disk, rng=random.Random(1))
-        self.config = BrokerConfig.from_properties({"log.dirs": "/data", **(properties or {})})
+        self.config = BrokerConfig.from_properties({"log.dirs": directory, **(properties or {})})
         self.failures: list[StorageError] = []
         self._files = OpenFiles(disk, 64)
         self.table = PartitionTable(node_id, self._open_log, self._failed, Neighbours(self.clock.monotonic))
@@ -91,7 +95,7 @@ class Hosted:
     def _open_log(self, partition: Partition, config: TopicConfig) -> PartitionLog:
         tp = partition.topic_partition
         return PartitionLog.open(
-            f"/data/{tp}", tp, config, self.world.disk, self._files, clean=True, now_ms=self.clock.ms
+            f"{self._directory}/{tp}", tp, config, self.world.disk, self._files, clean=True, now_ms=self.clock.ms
         )
 
     def _failed(self, error: StorageError) -> bool:

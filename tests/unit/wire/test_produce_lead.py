@@ -14,7 +14,7 @@ from ottla.wire import produce, produce_client
 from ottla.wire.batch import check
 from ottla.wire.fields import TopicKey
 from ottla.wire.headers import request_header, request_header_fields
-from ottla.wire.produce_lead import Lead, lead_of
+from ottla.wire.produce_lead import Lead, Piece, lead_of
 from ottla.wire.records import Record, build_batch
 from tests.unit.wire.damage import damage
 from tests.unit.wire.test_produce_shape import VERSIONS, key_of
@@ -56,10 +56,18 @@ def read(lead: Lead, frame: memoryview) -> tuple[int, list[tuple[int, bytes]]] |
     """What a request brings, if it has that in common with others."""
     correlation_id = lead.match(frame)
     pieces = None if correlation_id is None else lead.pieces(frame)
+    if lead.requests is not None:
+        compiled = lead.requests.found(frame)
+        assert compiled is None or (correlation_id, _bytes_of(pieces)) == compiled
+        assert compiled is not None or not pieces, "what is plain is read by compiled code, too"
     if correlation_id is None or pieces is None:
         return None
     assert all(header == check(found) for _, found, header in pieces)
-    return correlation_id, [(index, bytes(found)) for index, found, _ in pieces]
+    return correlation_id, _bytes_of(pieces) or []
+
+
+def _bytes_of(pieces: Sequence[Piece] | None) -> list[tuple[int, bytes]] | None:
+    return None if pieces is None else [(index, bytes(found)) for index, found, _ in pieces]
 
 
 def parsed(frame: memoryview) -> tuple[int, list[tuple[int, bytes]]] | None:
