@@ -57,7 +57,7 @@ def compile_modules(src: Path, into: Path) -> list[Path]:
                 module,
                 [str(src / f"{module.replace('.', '/')}.pyx")],
                 define_macros=[("OTTLA_SOURCES", f'"{sources_digest(src)}"')],
-                extra_compile_args=[] if sys.platform == "win32" else ["-O3"],
+                extra_compile_args=[] if sys.platform == "win32" else ["-O3", "-g0"],
             )
             for module in MODULES
         ]

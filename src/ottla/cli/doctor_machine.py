@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import os
 import platform
 import shutil
@@ -22,6 +23,8 @@ FREE_BYTES_NONE: Final = 100 << 20
 LOCK_NAME: Final = ".lock"
 OF_THE_SYSTEM: Final = "/usr"
 OPTIMISED: Final = "--enable-optimizations"
+COMPILED: Final = "ottla.wire.produced"
+"""The lowest of the compiled modules: where it is, the others are."""
 PLAINLY: Final = "not optimised by profile"
 
 
@@ -31,6 +34,7 @@ def check_machine(data: Path | None) -> Iterator[Finding]:
         yield from check_data(data)
     yield check_open_files()
     yield check_interpreter()
+    yield check_compiled()
 
 
 def check_data(data: Path) -> Iterator[Finding]:
@@ -107,4 +111,16 @@ def check_interpreter() -> Finding:
         "interpreter",
         f"{seen} was compiled without profile-guided optimisation: to load groups takes a broker longer on it",
         f"take the system's Python, or compile it with {OPTIMISED} --with-lto",
+    )
+
+
+def check_compiled() -> Finding:
+    """Long Produce requests are served by compiled code where it could be built."""
+    check = "compiled code"
+    if importlib.util.find_spec(COMPILED) is not None:
+        return ok(check, "long produce requests are served by it")
+    return warn(
+        check,
+        "there is none: producers with much to send cost a quarter more processor time",
+        "install a C compiler and Python's headers, then Ottla again",
     )

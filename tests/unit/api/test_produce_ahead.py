@@ -125,6 +125,55 @@ def test_what_was_sent_before_is_found_again(group: Group) -> None:
     run(scenario)
 
 
+def test_a_producer_that_another_one_has_followed_writes_nothing(group: Group) -> None:
+    async def scenario() -> None:
+        broker = Broker(Hosted())
+        sender = Sender(broker.services, group)
+        for epoch, sequence in ((1, 0), (1, 1), (0, 2)):
+            sender.receive([sender.frame([(0, batch_of(producer=ProducerFields(7, epoch, sequence)))])])
+        codes = [row.error_code for (row,) in rows(await sender.settled())]
+        assert codes == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH]
+        assert broker.offsets() == [0, 1]
+
+    run(scenario)
+
+
+def test_who_has_a_transaction_open_writes_nothing_beside_it(group: Group) -> None:
+    async def scenario() -> None:
+        broker = Broker(Hosted())
+        sender = Sender(broker.services, group)
+        broker.hosted.write(7, 0)
+        sender.receive([sender.frame([(0, batch_of(producer=ProducerFields(7, 0, 1)))])])
+        assert [row.error_code for (row,) in rows(await sender.settled())] == [ErrorCode.INVALID_TXN_STATE]
+        assert broker.offsets() == [0]
+
+    run(scenario)
+
+
+def test_what_a_new_leader_writes_first_begins_its_epoch(group: Group) -> None:
+    async def scenario() -> None:
+        broker = Broker(Hosted())
+        sender, partition = Sender(broker.services, group), broker.hosted.partition()
+        partition.leader_epoch = 3
+        sender.receive([sender.frame([(0, batch_of(2))]) for _ in range(2)])
+        assert offsets(await sender.settled()) == [[0], [2]]
+        assert partition.log.epochs.entries[-1] == (3, PRIMED)
+
+    run(scenario)
+
+
+def test_what_is_to_be_flushed_is_flushed_before_it_is_answered(group: Group) -> None:
+    async def scenario() -> None:
+        broker = Broker(Hosted({TOPIC: TopicConfig(flush_messages=PRIMED + 1)}))
+        sender = Sender(broker.services, group)
+        sender.receive([sender.frame([(0, batch_of())])])
+        assert sender.direct == 0
+        assert offsets(await sender.settled()) == [[0]]
+        assert broker.hosted.partition().log.recovery_point == PRIMED + 1
+
+    run(scenario)
+
+
 def test_a_topic_whose_batches_are_stamped_takes_the_ordinary_way(group: Group) -> None:
     async def scenario() -> None:
         topics = {TOPIC: TopicConfig(timestamp_type_log_append=True)}

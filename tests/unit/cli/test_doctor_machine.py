@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla.cli.doctor_machine import check_data, check_interpreter, check_open_files
+from ottla.cli import doctor_machine
+from ottla.cli.doctor_machine import check_compiled, check_data, check_interpreter, check_open_files
 from ottla.cli.finding import Finding, Health
 
 
@@ -89,3 +90,11 @@ def test_a_finding_is_one_line() -> None:
     line = Finding(Health.FAIL, "port", "nothing listens", "start a broker").line()
     assert line.startswith("fail")
     assert line.endswith("nothing listens: start a broker")
+
+
+@pytest.mark.parametrize(("module", "health"), [("ottla.wire.batch", Health.OK), ("ottla.wire.missing", Health.WARN)])
+def test_an_install_without_compiled_code_is_noticed(
+    module: str, health: Health, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_machine, "COMPILED", module)
+    assert check_compiled().health is health
