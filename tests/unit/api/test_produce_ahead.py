@@ -16,10 +16,12 @@ from tests.unit.api import replica_services
 from tests.unit.api.produce_groups import GROUPS, Group, Sender
 from tests.unit.api.produce_services import PRIMED, Broker
 from tests.unit.log.crash_disk import CrashDisk
-from tests.unit.log.support import ProducerFields, batch_of
+from tests.unit.log.support import NOW_MS, ProducerFields, batch_of
 from tests.unit.runtime.hosted import TOPIC, Hosted, run
 from tests.unit.runtime.replicas import TOPIC as REPLICATED
 from tests.unit.runtime.replicas import Cluster
+
+TRANSACTIONAL = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 @pytest.fixture(params=list(GROUPS))
@@ -170,6 +172,56 @@ def test_what_is_to_be_flushed_is_flushed_before_it_is_answered(group: Group) ->
         assert sender.direct == 0
         assert offsets(await sender.settled()) == [[0]]
         assert broker.hosted.partition().log.recovery_point == PRIMED + 1
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("config", "batch", "code"),
+    [
+        (TopicConfig(), batch_of(transactional=True, producer=ProducerFields(7, 0, 0)), TRANSACTIONAL),
+        (TopicConfig(timestamp_after_max_ms=1000), batch_of(timestamp=NOW_MS + 5000), ErrorCode.INVALID_TIMESTAMP),
+        (TopicConfig(timestamp_before_max_ms=1000), batch_of(timestamp=NOW_MS - 5000), ErrorCode.INVALID_TIMESTAMP),
+        (TopicConfig(max_message_bytes=200), batch_of(value=b"x" * 200), ErrorCode.MESSAGE_TOO_LARGE),
+    ],
+)
+def test_what_a_topic_does_not_take_is_not_written(
+    group: Group, config: TopicConfig, batch: bytearray, code: ErrorCode
+) -> None:
+    async def scenario() -> None:
+        broker = Broker(Hosted({TOPIC: config}))
+        sender = Sender(broker.services, group)
+        sender.receive([sender.frame([(0, batch_of())]), sender.frame([(0, batch)]), sender.frame([(0, batch_of())])])
+        assert sender.direct == 1
+        found = [row.error_code for (row,) in rows(await sender.settled())]
+        assert found == [ErrorCode.NONE, code, ErrorCode.NONE]
+        assert broker.offsets() == [0, 1]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("topic", [TOPIC, "__consumer_offsets"])
+def test_records_that_are_looked_into_and_internal_topics_take_the_ordinary_way(group: Group, topic: str) -> None:
+    async def scenario() -> None:
+        broker = Broker(Hosted({topic: TopicConfig(compression_type="gzip" if topic == TOPIC else "producer")}))
+        sender = Sender(broker.services, group)
+        sender.receive([sender.frame([(0, batch_of())], topic=topic) for _ in range(2)])
+        assert sender.direct == 0
+        expected = ErrorCode.NONE if topic == TOPIC else ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert [row.error_code for (row,) in rows(await sender.settled())] == [expected] * 2
+
+    run(scenario)
+
+
+def test_nothing_overtakes_a_batch_that_is_on_a_longer_way(group: Group) -> None:
+    async def scenario() -> None:
+        broker = Broker(Hosted({TOPIC: TopicConfig(compression_type="gzip")}))
+        sender = Sender(broker.services, group)
+        sender.receive([sender.frame([(0, batch_of(2))])])
+        broker.services.partitions.topic(TOPIC).set_config(TopicConfig())
+        sender.receive([sender.frame([(0, batch_of(3))])])
+        assert sender.direct == 0
+        assert offsets(await sender.settled()) == [[0], [2]]
 
     run(scenario)
 
