@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from typing import cast
 
@@ -10,6 +11,8 @@ import pytest
 from ottla.api.deferred import Deferred
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import ErrorCode
+from ottla.runtime.appending import Appended
+from ottla.wire.batch import read_header
 from ottla.wire.produce import ProducedPartition
 from ottla.wire.produce_client import parse_response
 from tests.unit.api import replica_services
@@ -215,13 +218,15 @@ def test_records_that_are_looked_into_and_internal_topics_take_the_ordinary_way(
 
 def test_nothing_overtakes_a_batch_that_is_on_a_longer_way(group: Group) -> None:
     async def scenario() -> None:
-        broker = Broker(Hosted({TOPIC: TopicConfig(compression_type="gzip")}))
-        sender = Sender(broker.services, group)
-        sender.receive([sender.frame([(0, batch_of(2))])])
-        broker.services.partitions.topic(TOPIC).set_config(TopicConfig())
+        broker = Broker(Hosted())
+        sender, partition = Sender(broker.services, group), broker.hosted.partition()
+        before: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        broker.services.appender.tails[partition] = before
         sender.receive([sender.frame([(0, batch_of(3))])])
         assert sender.direct == 0
-        assert offsets(await sender.settled()) == [[0], [2]]
+        appended = partition.append(memoryview(batch := batch_of(2)), read_header(batch), NOW_MS)
+        before.set_result(appended)
+        assert offsets(await sender.settled()) == [[2]]
 
     run(scenario)
 

@@ -119,9 +119,13 @@ def test_what_looks_different_is_not_read(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_batch_that_would_be_refused_is_not_read(version: int) -> None:
-    damaged = bytearray(batch())
+    damaged, old_format, placed = bytearray(batch()), bytearray(batch()), bytearray(batch())
     damaged[-1] ^= 1
+    old_format[16] = 1
+    placed[7] = 1
     frames = [
+        request(version, [(0, bytes(old_format))]),
+        request(version, [(0, bytes(placed))]),
         request(version, [(0, batch()), (1, bytes(damaged))]),
         request(version, [(0, batch() + batch())]),
         request(version, [(0, b"")]),
