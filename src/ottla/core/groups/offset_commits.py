@@ -12,6 +12,7 @@ from typing import Final
 from ottla.core.coordination import Outcome, Ticket
 from ottla.core.groups.classic_group import ClassicGroup
 from ottla.core.groups.offset_commands import CommitOffsets, CommitTransactionalOffsets, NewOffset
+from ottla.core.groups.offset_deletions import check_outlives_deletions
 from ottla.core.groups.records import GroupRecord, OffsetRecord, offset_record
 from ottla.core.groups.table import GroupState
 from ottla.model.errors import ApiError, ErrorCode
@@ -65,6 +66,7 @@ def commit_transactional_offsets(
             raise ApiError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
     elif command.generation_id >= 0:
         raise ApiError(ErrorCode.ILLEGAL_GENERATION, f"group {command.group_id} is not known: join it first")
+    check_outlives_deletions(state, command.group_id, command.offsets)
     records, codes = _records(state, command.group_id, command.offsets, now_ms, NO_TIMESTAMP)
     return Outcome(records, [(ticket, codes)], producer_id=command.producer_id, producer_epoch=command.producer_epoch)
 

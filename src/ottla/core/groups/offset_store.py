@@ -43,7 +43,7 @@ NO_PARTITIONS: Final[Mapping[str, Container[int]]] = MappingProxyType({})
 class OffsetStore:
     """What `OffsetRecord`s come to. Leaves of `topics` are read with `packed`."""
 
-    __slots__ = ("_groups", "_held", "_number", "_open", "_pack", "count", "packed", "sweeps")
+    __slots__ = ("_groups", "_held", "_number", "_open", "_pack", "count", "forgetting", "packed", "sweeps")
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, bytes]]] = {}
@@ -58,6 +58,8 @@ class OffsetStore:
         """How many offsets are committed."""
         self.sweeps: deque[Sweep] = deque()
         """Work on very many offsets that is under way; in no record, and lost with the shard."""
+        self.forgetting: dict[str, list[UUID]] = {}
+        """The ids of deleted topics that a sweep is still to be through with, by their names."""
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         packed = self.topics(group_id).get(topic, {}).get(partition)
@@ -102,6 +104,13 @@ class OffsetStore:
         for producer_id in self._open.get(group_id, {}).get(topic, {}).get(partition, ()):
             _, packed = self._held[producer_id][group_id, topic, partition]
             yield self.packed.topic_id(packed) if packed else ZERO_UUID
+
+    def forgotten(self, topic: str, topic_id: UUID) -> None:
+        """A sweep is through with a deleted topic."""
+        ids = self.forgetting[topic]
+        ids.remove(topic_id)
+        if not ids:
+            del self.forgetting[topic]
 
     def place(self, group_id: str, topic: str) -> dict[int, bytes] | None:
         """Where the packed offsets of a group and topic are, for those who put them there by themselves and count them.

@@ -121,9 +121,18 @@ class OffsetCoordinator:
         new = NewOffset(topic, TOPIC_ID, partition, offset, 3, "note")
         return self.ask(CommitOffsets(group_id=group_id, offsets=[new], **more))
 
-    def commit_in(self, producer_id: int, offset: int, *, topic: str = "t", partition: int = 0, **more: Any) -> Any:
+    def commit_in(
+        self,
+        producer_id: int,
+        offset: int,
+        *,
+        topic: str = "t",
+        topic_id: UUID = TOPIC_ID,
+        partition: int = 0,
+        **more: Any,
+    ) -> Any:
         """Commit in a transaction."""
-        new = NewOffset(topic, TOPIC_ID, partition, offset)
+        new = NewOffset(topic, topic_id, partition, offset)
         return self.ask(
             CommitTransactionalOffsets(group_id="g", offsets=[new], producer_id=producer_id, producer_epoch=0, **more)
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
+
 from ottla.core.controller.image import ImageDelta, TopicImage
 from ottla.core.groups import offsets
 from ottla.core.groups.classic_group import ClassicGroup
@@ -104,6 +106,47 @@ def test_what_a_transaction_wanted_forgotten_goes_with_the_topic() -> None:
     offsets.metadata_changed(c.state, gone("t"))
     c.pass_ms(0)
     assert not c.state.offsets.has_any("g")
+
+
+@pytest.mark.parametrize("before", ["committed", "held"])
+def test_a_transaction_on_a_new_topic_does_not_lose_its_offset_to_the_deletion_of_the_old_one(before: str) -> None:
+    c = OffsetCoordinator()
+    if before == "committed":
+        c.commit(5)
+    else:
+        c.commit_in(8, 5)
+    offsets.metadata_changed(c.state, gone("t"))
+    new = UUID(int=70)
+    with pytest.raises(ApiError) as refused:
+        c.commit_in(9, 1, topic_id=new)
+    assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    c.pass_ms(0)
+    assert c.commit_in(9, 1, topic_id=new) == [ErrorCode.NONE]
+    c.end(9, committed=True)
+    assert c.fetch().offset == 1
+
+
+def test_a_transaction_on_a_new_topic_waits_for_no_deletion_that_cannot_touch_it() -> None:
+    c = OffsetCoordinator()
+    c.commit(5, group_id="h")
+    c.commit(5, partition=1)
+    offsets.metadata_changed(c.state, gone("t"))
+    assert c.commit_in(9, 1, topic_id=UUID(int=70)) == [ErrorCode.NONE]
+    c.pass_ms(0)
+    c.end(9, committed=True)
+    assert (c.fetch().offset, c.fetch(partition=1).offset, c.fetch(group_id="h").offset) == (1, -1, -1)
+
+
+def test_the_offsets_of_two_deleted_topics_of_one_name_go() -> None:
+    c = OffsetCoordinator()
+    c.commit(5)
+    c.commit_in(9, 6, topic_id=UUID(int=70), partition=1)
+    c.end(9, committed=True)
+    both = (TopicImage("t", TOPIC_ID), TopicImage("t", UUID(int=70)))
+    offsets.metadata_changed(c.state, ImageDelta(topics_deleted=both))
+    c.pass_ms(0)
+    assert (c.fetch().offset, c.fetch(partition=1).offset) == (-1, -1)
+    assert not c.state.offsets.forgetting
 
 
 def test_other_changes_of_metadata_do_nothing() -> None:
