@@ -173,7 +173,7 @@ class Maintenance:
 
     async def store_high_watermarks(self) -> None:
         """Store what is committed of each replicated partition, so that it is known after a restart."""
-        await self._directories.checkpoints.store_high_watermarks(self._table)
+        await self._directories.checkpoints.store_replicated_high_watermarks(self._table)
 
     async def expire_producers(self) -> None:
         """Forget idempotent producers that have been silent for long."""

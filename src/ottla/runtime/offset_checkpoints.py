@@ -96,9 +96,13 @@ class OffsetCheckpoints:
         async with self.turn(directory):
             await self._write(directory, {}, {tp: partition.log.log_start_offset}, {})
 
-    async def store_high_watermarks(self, partitions: Iterable[Partition]) -> None:
+    async def store_replicated_high_watermarks(self, partitions: Iterable[Partition]) -> None:
         """Store those of replicated partitions that are open; a sole replica's is the end of its log."""
-        await self._in_each([p for p in partitions if len(p.replicas) > 1], self._store_high_watermarks_in)
+        await self.store_high_watermarks(partition for partition in partitions if len(partition.replicas) > 1)
+
+    async def store_high_watermarks(self, partitions: Iterable[Partition]) -> None:
+        """Store those of all that are open: at the next start a sole replica may have followers."""
+        await self._in_each(partitions, self._store_high_watermarks_in)
 
     async def _store_high_watermarks_in(self, directory: LogDirectory, partitions: Iterable[Partition]) -> None:
         opened = (partition for partition in partitions if partition.log_or_none is not None)

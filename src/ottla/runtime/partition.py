@@ -51,6 +51,7 @@ class Partition(Watched):
         "_deletions",
         "_min_insync",
         "_open_log",
+        "_was_sole",
         "counters",
         "gone",
         "high_watermark",
@@ -90,6 +91,8 @@ class Partition(Watched):
         self.leads = False
         self.is_sole = False
         """It leads, and has no followers: the short way."""
+        self._was_sole = False
+        """It leads, and had no followers when its log was last written: all that is in it is committed."""
         self.leader_id = -1
         self.leader_epoch = -1
         self.partition_epoch = -1
@@ -128,7 +131,9 @@ class Partition(Watched):
             self.high_watermark = log.log_end_offset
             return
         stored = max(self.high_watermark, self.neighbours.stored_high_watermark(self.topic_partition))
-        self.high_watermark = max(min(stored, log.log_end_offset), log.log_start_offset)
+        committed = log.log_end_offset if self._was_sole else min(stored, log.log_end_offset)
+        self.high_watermark = max(committed, log.log_start_offset)
+        self._was_sole = False
         if self.leads:
             self._begin_epoch(log)
 
@@ -148,8 +153,9 @@ class Partition(Watched):
         is_news = state.partition_epoch != self.partition_epoch
         self._take(state)
         self.leads = True
-        self.is_sole = len(state.replicas) == 1
         log = self.log_or_none
+        self._was_sole = log is None and (self.is_sole or self._was_sole)
+        self.is_sole = len(state.replicas) == 1
         if self.is_sole:
             self.replication = None
             if log is not None:
@@ -171,7 +177,7 @@ class Partition(Watched):
         """Another broker leads, or none does (`leader_id` -1)."""
         led, is_new = self.leads, state.leader_epoch != self.leader_epoch
         self._take(state)
-        self.leads = self.is_sole = False
+        self.leads = self.is_sole = self._was_sole = False
         self.replication = None
         if led:
             self._fail_waits(f"{self.topic_partition} has another leader now")

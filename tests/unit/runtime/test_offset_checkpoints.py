@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from ottla.core.controller.image import PartitionImage, TopicImage
 from ottla.model.ids import TopicPartition
 from tests.unit.log.support import NOW_MS, append, batch_of, open_log
-from tests.unit.runtime.leader_stub import TOPIC, Following, LeaderStub
+from tests.unit.runtime.leader_stub import OWN, TOPIC, TOPIC_ID, Following, LeaderStub
 from tests.unit.runtime.test_replica_fetcher import run
 
 TP = TopicPartition(TOPIC, 0)
@@ -26,13 +27,29 @@ def test_high_watermarks_are_there_after_a_restart() -> None:
     async def scenario() -> None:
         following = filled()
         following.partition().append_as_follower(memoryview(b""), 7, 0)
-        await following.directories.checkpoints.store_high_watermarks(following.table)
+        await following.directories.checkpoints.store_replicated_high_watermarks(following.table)
         assert following.directories.checkpoints.stored_high_watermark(TP) == 7
         assert following.disk.read("/data/replication-offset-checkpoint") == b"0\n1\norders 0 7\n"
         partition = following.partition()
         partition.log_or_none, partition.high_watermark = None, 0
         assert partition.log.log_end_offset == 10
         assert partition.high_watermark == 7
+
+    run(scenario)
+
+
+def test_what_a_sole_replica_had_committed_is_known_after_a_stop_that_made_it_one_of_two() -> None:
+    async def scenario() -> None:
+        following = Following(LeaderStub())
+        following.table.drop(TOPIC_ID)
+        alone = PartitionImage(replicas=(OWN,), isr=(OWN,), leader=OWN, leader_epoch=6)
+        following.table.host(TopicImage(TOPIC, TOPIC_ID, (alone,)), following.topic_config)
+        append(following.log(), batch_of(10))
+        following.partition().advance(10)
+        await following.directories.checkpoints.store_replicated_high_watermarks(following.table)
+        assert following.directories.checkpoints.stored_high_watermark(TP) == 0, "it is the end of the log"
+        await following.directories.close_logs(following.table)
+        assert following.directories.checkpoints.stored_high_watermark(TP) == 10
 
     run(scenario)
 

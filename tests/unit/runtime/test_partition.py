@@ -34,6 +34,12 @@ def code_of(error: pytest.ExceptionInfo[ApiError]) -> ErrorCode:
     return error.value.code
 
 
+def restart(cluster: Cluster, node_id: int) -> None:
+    """Stop a broker; it hosts nothing before it hears of the metadata, and then nothing of it is open."""
+    cluster.partition(node_id).log.close()
+    cluster.replicas[node_id].table.drop(TOPIC_ID)
+
+
 def test_what_is_produced_reaches_every_replica_and_then_is_committed() -> None:
     async def scenario() -> None:
         cluster = Cluster()
@@ -215,6 +221,42 @@ def test_a_sole_replica_that_gets_followers_waits_for_them_and_goes_on_alone_whe
         cluster.publish()
         assert (cluster.leader.is_sole, cluster.leader.high_watermark) == (True, 3)
         assert removed.gone
+
+    run(scenario)
+
+
+def test_a_sole_replica_that_gets_followers_before_its_log_was_opened_stays_readable() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(2)
+        both = cluster.state
+        cluster.state = PartitionImage(replicas=(1,), isr=(1,), leader=1, leader_epoch=5, partition_epoch=2)
+        cluster.publish()
+        cluster.produce(3)
+        restart(cluster, 1)
+        cluster.publish(1)
+        assert cluster.leader.log_or_none is None
+        cluster.state = replace(both, isr=(1,), partition_epoch=3)
+        cluster.publish()
+        assert (cluster.leader.log.log_end_offset, cluster.leader.high_watermark) == (3, 3)
+        cluster.produce()
+        assert cluster.leader.high_watermark == 3
+
+    run(scenario)
+
+
+def test_a_replica_that_followed_since_it_was_alone_does_not_take_its_end_for_committed() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(2)
+        cluster.produce(3)
+        restart(cluster, 1)
+        both = cluster.state
+        cluster.state = PartitionImage(replicas=(1,), isr=(1,), leader=1, leader_epoch=5, partition_epoch=2)
+        cluster.publish(1)
+        cluster.state = replace(both, leader=2, leader_epoch=6, partition_epoch=3)
+        cluster.publish()
+        cluster.change(leader=1)
+        cluster.publish()
+        assert (cluster.leader.log.log_end_offset, cluster.leader.high_watermark) == (3, 0)
 
     run(scenario)
 
