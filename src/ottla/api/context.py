@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -92,6 +93,9 @@ class Services:
     """Brokers that seem to be gone, or just went; None where there is only this one."""
     dispatch_enveloped: EnvelopeDispatch | None = None
     """Set by the dispatcher."""
+    lookup: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by a lookup by time while it has a thread: it computes there for as long as producers made it take, so it
+    shares the interpreter with everybody else, and must leave the other threads to syncs."""
     is_ready: bool = True
     """Whether no request waits until the broker has started: what is written ahead would overtake it."""
 

@@ -2,11 +2,11 @@
 latest tiered.
 
 A lookup by timestamp finds the exact record: the time index leads to a batch, which is read and, where it is
-compressed, decompressed in a thread. Nothing at or above the high watermark is found, and for a reader of committed
-transactions nothing at or above the last stable offset; a follower (replica id 0 or more) sees all there is, and -2
-asks any replica, whoever leads. A new leader that does not know yet what is committed answers OFFSET_NOT_AVAILABLE,
-before version 5 LEADER_NOT_AVAILABLE: an end that it named now might go back. Without tiered storage "latest tiered"
-(-5) and "earliest pending upload" (-6) answer -1, as Kafka does.
+compressed, decompressed in a thread; in one that would take too long it finds the first record. Nothing at or above
+the high watermark is found, and for a reader of committed transactions nothing at or above the last stable offset; a
+follower (replica id 0 or more) sees all there is, and -2 asks any replica, whoever leads. A new leader that does not
+know yet what is committed answers OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE: an end that it named now
+might go back. Without tiered storage "latest tiered" (-5) and "earliest pending upload" (-6) answer -1, as Kafka does.
 """
 
 from __future__ import annotations
@@ -121,10 +121,11 @@ async def _find(ctx: RequestContext, partition: Partition, timestamp: int, reque
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return Found()
     run = ctx.services.world.offload.run
-    if timestamp == MAX_TIMESTAMP:
-        found = await run(log.offset_of_max_timestamp)
-    else:
-        found = await run(log.offset_for_timestamp, timestamp, end)
+    async with ctx.services.lookup:
+        if timestamp == MAX_TIMESTAMP:
+            found = await run(log.offset_of_max_timestamp)
+        else:
+            found = await run(log.offset_for_timestamp, timestamp, end)
     if found is None or found[0] >= end:
         if is_consumer:
             _check_caught_up(ctx, partition)

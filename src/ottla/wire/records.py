@@ -54,14 +54,21 @@ def iterate(
 
 
 def find_timestamp(
-    batch: bytes | bytearray | memoryview, timestamp: int, *, size_max: int = DECOMPRESSED_BYTES_MAX
+    batch: bytes | bytearray | memoryview,
+    timestamp: int,
+    *,
+    from_offset: int = 0,
+    size_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> tuple[int, int] | None:
-    """Offset and time of the first record that is not older than `timestamp`; reads no key, value or header."""
+    """Offset and time of the first record, from an offset on, that is not older than `timestamp`.
+
+    Reads no key, value or header.
+    """
     header = _read_header(batch, crc_check=False)
     if header.max_timestamp < timestamp:
         return None
     times = _offsets_and_times(_body(batch, header, size_max), header)
-    return _reading(lambda: next((found for found in times if found[1] >= timestamp), None))
+    return _reading(lambda: next((found for found in times if found[1] >= timestamp and found[0] >= from_offset), None))
 
 
 def max_timestamp_record(

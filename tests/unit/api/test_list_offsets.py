@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import cast
+from typing import ParamSpec, TypeVar, cast
 
 import pytest
 
 from ottla.api import list_offsets
 from ottla.api.context import RequestContext, Services
 from ottla.model.errors import ErrorCode
+from ottla.runtime.world import World
 from ottla.wire.batch import read_header
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.unit.api.turns import Turns
 from tests.unit.log.support import batch_of
 from tests.unit.runtime.hosted import TOPIC, Hosted
+from tests.unit.runtime.metadata import Inline
 from tests.unit.runtime.replicas import Cluster
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 UNCOMMITTED, COMMITTED = 0, 1
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def services_of(partitions: object, world: World) -> Services:
+    return cast(Services, SimpleNamespace(partitions=partitions, world=world, lookup=asyncio.Lock()))
 
 
 def offset(hosted: Hosted, timestamp: int, isolation_level: int) -> int:
@@ -30,7 +41,7 @@ def offset(hosted: Hosted, timestamp: int, isolation_level: int) -> int:
         isolation_level=isolation_level,
         topics=[ListOffsetsTopic(name=TOPIC, partitions=[asked])],
     )
-    services = cast(Services, SimpleNamespace(partitions=hosted.table, world=hosted.world))
+    services = services_of(hosted.table, hosted.world)
     ctx = RequestContext(services, 2, 7, 1, "c", "10.0.0.1", "PLAINTEXT")
     (row,) = asyncio.run(list_offsets.handle(ctx, request)).topics[0].partitions
     assert row.error_code == 0
@@ -43,7 +54,7 @@ def test_an_isolation_level_that_nobody_knows_is_not_taken_for_another() -> None
         partitions = [ListOffsetsPartition(partition_index=0, timestamp=LATEST)]
         topics = [ListOffsetsTopic(name=TOPIC, partitions=partitions)]
         request = ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=topics)
-        services = cast(Services, SimpleNamespace(partitions=hosted.table, world=hosted.world))
+        services = services_of(hosted.table, hosted.world)
         ctx = RequestContext(services, 2, 7, 1, "c", "10.0.0.1", "PLAINTEXT")
         (row,) = asyncio.run(list_offsets.handle(ctx, request)).topics[0].partitions
         assert (row.error_code, row.offset) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1)
@@ -73,11 +84,42 @@ def test_a_lookup_by_time_finds_nothing_that_is_not_stable() -> None:
     assert [offset(hosted, now_ms - 500, level) for level in (UNCOMMITTED, COMMITTED)] == [1, 1]
 
 
+def test_lookups_by_time_leave_threads_to_others() -> None:
+    """They take as long as producers made them: a sync of the disk must not wait for all of them."""
+    hosted, now_ms = log_with_an_open_transaction()
+    at_once: list[int] = []
+
+    class Crowded(Inline):
+        """Counts what runs beside each other."""
+
+        running = 0
+
+        async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+            self.running += 1
+            at_once.append(self.running)
+            try:
+                return await super().run(function, *args, **kwargs)
+            finally:
+                self.running -= 1
+
+    services = services_of(hosted.table, replace(hosted.world, offload=Crowded()))
+    ctx = RequestContext(services, 2, 7, 1, "c", "10.0.0.1", "PLAINTEXT")
+    partitions = [ListOffsetsPartition(partition_index=0, timestamp=now_ms - 500)]
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=partitions)])
+
+    async def ask() -> None:
+        answers = await asyncio.gather(*(list_offsets.handle(ctx, request) for _ in range(20)))
+        assert {answer.topics[0].partitions[0].offset for answer in answers} == {1}
+
+    asyncio.run(ask())
+    assert max(at_once) == 1
+
+
 def test_others_have_their_turn_while_very_many_offsets_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     hosted, turns = Hosted(), Turns(monkeypatch, list_offsets)
     find = turns.counted(hosted.table.leader)
     table = SimpleNamespace(leader=find, find=hosted.table.find)
-    services = cast(Services, SimpleNamespace(partitions=table, world=hosted.world))
+    services = services_of(table, hosted.world)
     ctx = RequestContext(services, 2, 7, 1, "c", "10.0.0.1", "PLAINTEXT")
     asked = [ListOffsetsPartition(partition_index=0, timestamp=LATEST)]
     names = [f"none-{number}" for number in range(3 * list_offsets.PARTITIONS_PER_TURN)]
@@ -95,7 +137,7 @@ def listed(cluster: Cluster, node_id: int, *, replica_id: int = -1, version: int
         replica_id=replica_id, isolation_level=0, topics=[ListOffsetsTopic(name=TOPIC, partitions=[asked])]
     )
     replica = cluster.replicas[node_id]
-    services = cast(Services, SimpleNamespace(partitions=replica.table, world=replica.world))
+    services = services_of(replica.table, replica.world)
     ctx = RequestContext(services, 2, version, 1, "c", "10.0.0.1", "PLAINTEXT")
     (row,) = asyncio.run(list_offsets.handle(ctx, request)).topics[0].partitions
     return row.error_code, row.offset
@@ -131,7 +173,7 @@ def answers(hosted: Hosted, *asked: tuple[int, int], version: int = 11) -> list[
     """Error and offset for each partition and timestamp that is asked for in one request."""
     partitions = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index, timestamp in asked]
     request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=partitions)])
-    services = cast(Services, SimpleNamespace(partitions=hosted.table, world=hosted.world))
+    services = services_of(hosted.table, hosted.world)
     ctx = RequestContext(services, 2, version, 1, "c", "10.0.0.1", "PLAINTEXT")
     rows = asyncio.run(list_offsets.handle(ctx, request)).topics[0].partitions
     return [(row.error_code, row.offset) for row in rows]
@@ -158,7 +200,7 @@ def test_a_partition_that_was_never_written_to_has_the_epoch_of_its_leader(times
     hosted = Hosted()
     partitions = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
     request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=partitions)])
-    services = cast(Services, SimpleNamespace(partitions=hosted.table, world=hosted.world))
+    services = services_of(hosted.table, hosted.world)
     ctx = RequestContext(services, 2, 11, 1, "c", "10.0.0.1", "PLAINTEXT")
     (row,) = asyncio.run(list_offsets.handle(ctx, request)).topics[0].partitions
     assert (row.offset, row.leader_epoch) == (0, 0)

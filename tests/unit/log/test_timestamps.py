@@ -5,14 +5,17 @@ from __future__ import annotations
 import random
 import threading
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.log import timestamps
 from ottla.log.partition_log import PartitionLog
-from ottla.log.timestamps import TimestampedOffset
+from ottla.log.timestamps import BATCHES_MAX, TimestampedOffset
 from ottla.model.configs.resolve import TopicConfig
-from ottla.wire.compression import Codec
-from ottla.wire.records import iterate
+from ottla.wire.batch import build, read_header
+from ottla.wire.compression import Codec, compress
+from ottla.wire.records import Record, build_batch, find_timestamp, iterate
 from tests.unit.log.crash_disk import CrashDisk
 from tests.unit.log.support import append, batch_of, open_log, read_all
 
@@ -79,6 +82,60 @@ def test_times_of_the_broker_are_those_of_the_batch() -> None:
     append(log, batch_of(3, timestamp=1), now_ms=5000)
     append(log, batch_of(3, timestamp=1), now_ms=6000)
     assert log.offset_for_timestamp(5001, 6) == TimestampedOffset(3, 6000, 0)
+
+
+def repeated(count: int, *, timestamp: int, claimed: int) -> bytearray:
+    """A batch of so many small records, all of one time, whose header claims that the youngest is of another."""
+    body = compress(Codec.ZSTD, b"\x0c\x00\x00\x00\x01\x01\x00" * count)
+    return build(body, Codec.ZSTD, count - 1, timestamp, claimed, count)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many records each batch has that lookups look into from now on."""
+    looked: list[int] = []
+
+    def find(batch: bytes, timestamp: int, **limits: int) -> tuple[int, int] | None:
+        looked.append(read_header(batch).record_count)
+        return find_timestamp(batch, timestamp, **limits)
+
+    monkeypatch.setattr(timestamps, "find_timestamp", find)
+    return looked
+
+
+def test_a_few_bytes_that_stand_for_millions_of_records_are_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, log = memory_log()
+    append(log, batch_of(1, timestamp=900))
+    append(log, repeated(3_000_000, timestamp=1000, claimed=2000))
+    looked = counted(monkeypatch)
+    assert log.offset_for_timestamp(1500, log.log_end_offset) == TimestampedOffset(1, 2000, 0)
+    log.delete_records_before(5)
+    assert log.offset_for_timestamp(1500, log.log_end_offset) == TimestampedOffset(5, 2000, 0)
+    assert looked == []
+    assert log.offset_of_max_timestamp() == TimestampedOffset(1, 2000, 0)
+
+
+def test_headers_that_lie_do_not_make_a_lookup_read_the_whole_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, log = memory_log()
+    for _ in range(100):
+        append(log, repeated(10, timestamp=1000, claimed=2000))
+    looked = counted(monkeypatch)
+    assert log.offset_for_timestamp(1500, log.log_end_offset) == TimestampedOffset(10 * BATCHES_MAX, 2000, 0)
+    assert looked == [10] * BATCHES_MAX
+
+
+def test_a_batch_that_is_none_inside_does_not_end_lookups_by_time() -> None:
+    _, log = memory_log()
+    append(log, build(b"nonsense", Codec.ZSTD, 9, 1000, 2000, 10))
+    append(log, batch_of(1, timestamp=3000))
+    assert log.offset_for_timestamp(1500, log.log_end_offset) == TimestampedOffset(0, 2000, 0)
+    assert log.offset_for_timestamp(2500, log.log_end_offset) == TimestampedOffset(10, 3000, 0)
+
+
+def test_where_the_log_begins_in_a_batch_the_records_before_do_not_count() -> None:
+    _, log = memory_log()
+    append(log, build_batch([Record(n, 1000 + n, None, b"v") for n in range(10)]))
+    log.delete_records_before(4)
+    assert log.offset_for_timestamp(1002, log.log_end_offset) == TimestampedOffset(4, 1004, 0)
 
 
 def test_seeking_works_in_a_thread_while_the_log_grows_rolls_and_shrinks() -> None:
