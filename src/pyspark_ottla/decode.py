@@ -5,8 +5,10 @@ picks the batches that a reader may see, Python looks at single batches only whe
 transactions when some were aborted); `fill_columns` writes all columns in one go. Only the columns that the schema
 names are made into arrays.
 
-What an editor must keep true: a batch that is damaged is an error that names topic, partition and offset. It is never
-left out.
+What an editor must keep true:
+- A batch that is damaged is an error that names topic, partition and offset. It is never left out.
+- A few kilobytes may stand for gigabytes, so a fetch is decoded in runs of batches that decompress to so much. That is
+  also what keeps the ends of Arrow's columns, which are 32 bits long, in bounds.
 """
 
 from __future__ import annotations
@@ -25,11 +27,12 @@ from ottla.wire.compiled.batches import HEADER_BYTES, Header, ScanEnd, scan_batc
 from ottla.wire.compiled.columns import Count, Ends, Number, Source, fill_columns
 from ottla.wire.compiled.records import RECORD_BYTES_MIN, explain
 from ottla.wire.compression import decompress_into
+from ottla.wire.records import DECOMPRESSED_BYTES_MAX
 
 ROWS_PER_BATCH: Final = 10_000
 """What Spark takes fastest."""
-DECOMPRESSED_BYTES_MAX: Final = 1 << 30
-"""Most that one batch may decompress to."""
+RUN_BYTES: Final = 64 << 20
+"""Batches that decompress to this much together, or one that does so alone, are a run."""
 SCRATCH_BYTES: Final = 8 << 20
 """Room for what a fetch decompresses to, which grows where it has to."""
 
@@ -115,19 +118,24 @@ class Decoder:
         """The records with offsets from `start` up to `end`, in batches of the size that Spark likes."""
         chunk = np.frombuffer(records, np.uint8)
         headers = self._scan(chunk)
-        sources, scratch = self._sources(chunk, headers, records, aborted)
-        rows, size = self._room(headers, sources)
-        if not rows:
-            return
-        buffers = _Buffers.for_batches(rows, size, with_headers=self._with_headers)
-        fault, batch, record, position = fill_columns(
-            chunk, scratch, headers, sources, 0, len(headers), start, end, self._with_headers, *buffers
-        )
-        if fault:
-            raise self._corrupt(headers, int(batch), explain(fault, record, position))
-        table = pa.RecordBatch.from_arrays(self._arrays(buffers), schema=self._schema)
-        for first in range(0, table.num_rows, ROWS_PER_BATCH):
-            yield table.slice(first, ROWS_PER_BATCH)
+        sources = self._sources(headers, records, aborted)
+        for first, last in self._runs(chunk, headers, sources):
+            rows, size = _room(headers[first:last], sources[first:last])
+            buffers = _Buffers.for_batches(rows, size, with_headers=self._with_headers)
+            fault, batch, record, position = fill_columns(
+                chunk, self._scratch, headers, sources, first, last, start, end, self._with_headers, *buffers
+            )
+            if fault:
+                raise self._corrupt(headers, int(batch), explain(fault, record, position))
+            yield from self._tables(buffers)
+
+    def _tables(self, buffers: _Buffers) -> Iterator[pa.RecordBatch]:
+        rows = int(buffers.counts[Count.ROWS])
+        columns = [self._array(name, buffers, rows) for name in self._schema.names]
+        for first in range(0, rows, ROWS_PER_BATCH):
+            count = min(ROWS_PER_BATCH, rows - first)
+            parts = [column.slice(0 if len(column) < rows else first, count) for column in columns]
+            yield pa.RecordBatch.from_arrays(parts, schema=self._schema)
 
     def _scan(self, chunk: Bytes) -> Numbers:
         while True:
@@ -139,36 +147,37 @@ class Decoder:
                 return self._headers[:count]
             self._headers = np.empty((4 * len(self._headers), Header.COUNT), np.int64)
 
-    def _sources(
-        self, chunk: Bytes, headers: Numbers, records: memoryview, aborted: Sequence[tuple[int, int]]
-    ) -> tuple[Numbers, Bytes]:
-        """Where the body of each batch lies, and the decompressed ones."""
-        attributes = headers[:, Header.ATTRIBUTES]
+    def _sources(self, headers: Numbers, records: memoryview, aborted: Sequence[tuple[int, int]]) -> Numbers:
+        """Where the body of each batch lies, compressed or not."""
         sources = np.zeros((len(headers), Source.COUNT), np.int64)
         sources[:, Source.START] = headers[:, Header.POSITION] + HEADER_BYTES
         sources[:, Source.END] = headers[:, Header.POSITION] + headers[:, Header.SIZE]
-        sources[:, Source.WANTED] = (attributes & CONTROL_BIT) == 0
+        sources[:, Source.WANTED] = (headers[:, Header.ATTRIBUTES] & CONTROL_BIT) == 0
         if self._check_crc:
             self._check_crcs(headers, records)
         if aborted and self._read_committed:
             self._leave_out_aborted(headers, sources, records, aborted)
-        compressed = np.flatnonzero(((attributes & CODEC_MASK) != 0) & (sources[:, Source.WANTED] != 0))
-        return sources, self._decompressed(chunk, headers, sources, compressed) if len(compressed) else _NOTHING
+        return sources
 
-    def _decompressed(self, chunk: Bytes, headers: Numbers, sources: Numbers, compressed: Numbers) -> Bytes:
-        total = 0
-        for batch in compressed.tolist():
-            codec = int(headers[batch, Header.ATTRIBUTES]) & CODEC_MASK
+    def _runs(self, chunk: Bytes, headers: Numbers, sources: Numbers) -> Iterator[tuple[int, int]]:
+        """The batches, some at a time: first and last plus one. What is compressed of them is in the scratch buffer."""
+        first, total = 0, 0
+        codecs = headers[:, Header.ATTRIBUTES] & CODEC_MASK
+        for batch in np.flatnonzero((codecs != 0) & (sources[:, Source.WANTED] != 0)).tolist():
             body = chunk.data[int(sources[batch, Source.START]) : int(sources[batch, Source.END])]
             try:
-                size = self._decompress(codec, body, total)
+                size = self._decompress(int(codecs[batch]), body, total)
             except ApiError as error:
                 raise self._corrupt(headers, batch, str(error)) from error
             sources[batch, Source.IN_SCRATCH] = 1
             sources[batch, Source.START] = total
             total += size
             sources[batch, Source.END] = total
-        return self._scratch
+            if total >= RUN_BYTES:
+                yield first, batch + 1
+                first, total = batch + 1, 0
+        if first < len(headers):
+            yield first, len(headers)
 
     def _decompress(self, codec: int, body: memoryview, position: int) -> int:
         """Decompress to the scratch buffer, which grows while it is too small and may; returns how much it was."""
@@ -203,25 +212,14 @@ class Decoder:
         position = int(headers[batch, Header.POSITION])
         return records[position : position + int(headers[batch, Header.SIZE])]
 
-    def _room(self, headers: Numbers, sources: Numbers) -> tuple[int, int]:
-        """How many records and bytes the wanted batches can hold at most."""
-        wanted = sources[:, Source.WANTED] != 0
-        sizes = (sources[:, Source.END] - sources[:, Source.START])[wanted]
-        counts = headers[:, Header.RECORD_COUNT][wanted]
-        return int(np.clip(counts, 0, sizes // RECORD_BYTES_MIN).sum()), int(sizes.sum())
-
     def _corrupt(self, headers: Numbers, batch: int, reason: str) -> CorruptBatchError:
         return CorruptBatchError(self._partition, int(headers[batch, Header.BASE_OFFSET]), reason)
 
     # -- arrays
 
-    def _arrays(self, buffers: _Buffers) -> list[pa.Array]:
-        counts = buffers.counts
-        rows = int(counts[Count.ROWS])
-        return [self._array(name, buffers, rows) for name in self._schema.names]
-
     def _array(self, name: str, buffers: _Buffers, rows: int) -> pa.Array:
-        counts = buffers.counts
+        """A column; where all rows are the same, no longer than a table is."""
+        counts, table_rows = buffers.counts, min(rows, ROWS_PER_BATCH)
         if name == "key":
             valid = _bitmap(buffers.flags[0, :rows], counts[Count.KEY_NULLS])
             ends, content = buffers.ends[Ends.KEY, : rows + 1], buffers.key_bytes[: counts[Count.KEY_BYTES]]
@@ -231,9 +229,9 @@ class Decoder:
             ends, content = buffers.ends[Ends.VALUE, : rows + 1], buffers.value_bytes[: counts[Count.VALUE_BYTES]]
             return pa.Array.from_buffers(pa.binary(), rows, [valid, pa.py_buffer(ends), pa.py_buffer(content)])
         if name == "topic":
-            return _repeated(self._partition.topic.encode(), rows)
+            return _repeated(self._partition.topic.encode(), table_rows)
         if name == "partition":
-            return _numbers(pa.int32(), np.full(rows, self._partition.partition, np.int32))
+            return _numbers(pa.int32(), np.full(table_rows, self._partition.partition, np.int32))
         if name == "offset":
             return _numbers(pa.int64(), buffers.numbers[Number.OFFSET, :rows])
         if name == "timestamp":
@@ -241,6 +239,14 @@ class Decoder:
         if name == "timestampType":
             return _numbers(pa.int32(), buffers.timestamp_types[:rows])
         return _headers_array(buffers, rows)
+
+
+def _room(headers: Numbers, sources: Numbers) -> tuple[int, int]:
+    """How many records and bytes the wanted batches can hold at most."""
+    wanted = sources[:, Source.WANTED] != 0
+    sizes = (sources[:, Source.END] - sources[:, Source.START])[wanted]
+    counts = headers[:, Header.RECORD_COUNT][wanted]
+    return int(np.clip(counts, 0, sizes // RECORD_BYTES_MIN).sum()), int(sizes.sum())
 
 
 def _numbers(kind: pa.DataType, content: np.ndarray[Any, Any]) -> pa.Array:

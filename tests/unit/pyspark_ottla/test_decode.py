@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.model.ids import TopicPartition
-from ottla.wire.batch import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT
+from ottla.wire.batch import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, build
 from ottla.wire.compression import Codec
 from ottla.wire.records import Record, build_batch
 from ottla.wire.transaction_marker import build_marker
+from pyspark_ottla import decode
 from pyspark_ottla.decode import ROWS_PER_BATCH, CorruptBatchError, Decoder
 from pyspark_ottla.schema import arrow_schema
 from tests.unit.pyspark_ottla.tables import schema_of
@@ -137,3 +138,36 @@ def test_tables_have_the_size_that_spark_likes() -> None:
     tables = list(Decoder(PARTITION, EVERYTHING).decode(memoryview(batch), 0, 2**60))
     assert [table.num_rows for table in tables] == [ROWS_PER_BATCH, 1]
     assert list(Decoder(PARTITION, EVERYTHING).decode(memoryview(b""), 0, 9)) == []
+
+
+def test_a_fetch_that_decompresses_to_gigabytes_is_decoded_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a few kilobytes are all the memory of an executor, or more than the ends of Arrow's columns can count."""
+    monkeypatch.setattr(decode, "RUN_BYTES", 1 << 20)
+    fetched, written = bytearray(), []
+    for offset in range(40):
+        codec = Codec.ZSTD if offset % 3 else Codec.NONE
+        fetched += build_batch([record(offset, bytes(300_000))], codec=codec)
+        written.append((offset, 300_000))
+    decoder = Decoder(PARTITION, EVERYTHING)
+    tables = list(decoder.decode(memoryview(bytes(fetched)), 0, 2**60))
+    rows = [row for table in tables for row in table.to_pylist()]
+    assert [(row["offset"], len(row["value"])) for row in rows] == written
+    assert [(row["topic"], row["partition"]) for row in rows] == [("orders", 3)] * 40
+    assert len(decoder._scratch) <= decode.SCRATCH_BYTES
+    assert max(table.nbytes for table in tables) < 5 << 20
+
+
+def test_one_batch_may_not_decompress_to_a_gigabyte(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "DECOMPRESSED_BYTES_MAX", 16 << 20)
+    batch = build_batch([record(7, bytes(20 << 20))], codec=Codec.ZSTD)
+    with pytest.raises(CorruptBatchError, match=r"offset 7 of orders-3 .*: it decompresses to more than 16777216"):
+        decoded(batch)
+
+
+def test_a_batch_without_the_records_that_it_claims_is_not_left_out() -> None:
+    with pytest.raises(CorruptBatchError, match=r"the batch at offset 0 of orders-3 is corrupt"):
+        decoded(build(b"", 0, 4, 5, 5, 5))
+
+
+def test_a_batch_that_compaction_emptied_has_no_rows() -> None:
+    assert decoded(build_batch([], base_offset=7, last_offset_delta=3)) == []
