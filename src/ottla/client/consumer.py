@@ -8,7 +8,8 @@
 Theory of operation. A partition has two positions: `position` is behind the last record that was handed out, and the
 fetch position is behind the last batch that has arrived. `poll` keeps one fetch under way to each leader while less
 than `buffer_bytes_max` waits to be decoded, takes the answers that come, and decodes batch by batch only as many
-records as it hands out. What was fetched for a partition that was moved or dropped meanwhile is thrown away.
+records as it hands out; a damaged one is an error after those before it. What was fetched for a partition that was
+moved or dropped meanwhile is thrown away.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.client.visibility import visible_batches, whole_batches
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import TopicPartition
-from ottla.wire.records import Record, iterate
+from ottla.wire.records import Record, walk
 
 
 class AtTime(NamedTuple):
@@ -180,7 +181,13 @@ class Consumer:
     def _take_ready(self, records_max: int) -> list[ConsumedRecord]:
         taken: list[ConsumedRecord] = []
         while len(taken) < records_max:
-            record = next(self._ready, None)
+            try:
+                record = next(self._ready, None)
+            except CorruptBatchError as error:
+                if not taken:
+                    raise
+                self._ready = map(_raise, (error,))  # After what came before it.
+                break
             if record is not None:
                 taken.append(record)
             elif self._arrived:
@@ -211,9 +218,9 @@ class Consumer:
         position = self._positions.get(arrived.partition)
         return position if position is not None and position.generation == arrived.generation else None
 
-    def _records(self, partition: TopicPartition, batch: memoryview, base_offset: int) -> list[Record]:
+    def _records(self, partition: TopicPartition, batch: memoryview, base_offset: int) -> Iterator[Record]:
         try:
-            return iterate(batch, crc_check=self.settings.crc_check)
+            yield from walk(batch, crc_check=self.settings.crc_check)
         except ApiError as error:
             raise CorruptBatchError(f"the batch at offset {base_offset} of {partition}: {error.message}") from error
 
@@ -330,6 +337,10 @@ class Consumer:
             raise error
         for position in positions.values():
             position.retry_at = time.monotonic() + pause
+
+
+def _raise(error: ClientError) -> ConsumedRecord:
+    raise error
 
 
 def _consumed(partition: TopicPartition, record: Record, log_append_time: bool) -> ConsumedRecord:

@@ -48,9 +48,20 @@ def iterate(
     batch: bytes | bytearray | memoryview, *, size_max: int = DECOMPRESSED_BYTES_MAX, crc_check: bool = True
 ) -> list[Record]:
     """The records of exactly one batch; `size_max` bounds what it may decompress to."""
+    return list(walk(batch, size_max=size_max, crc_check=crc_check))
+
+
+def walk(
+    batch: bytes | bytearray | memoryview, *, size_max: int = DECOMPRESSED_BYTES_MAX, crc_check: bool = True
+) -> Iterator[Record]:
+    """The same, one by one as they are asked for: a few kilobytes may be millions of them. A lie of the batch about its
+    records is found out where it is."""
     header = _read_header(batch, crc_check)
     body = _body(batch, header, size_max)
-    return _reading(lambda: list(_records(body, header)))
+    try:
+        yield from _records(body, header)
+    except (IndexError, MalformedMessageError) as error:
+        raise _runs_over(error) from None
 
 
 def find_timestamp(
@@ -142,7 +153,11 @@ def _reading(read: Callable[[], _T]) -> _T:
     try:
         return read()
     except (IndexError, MalformedMessageError) as error:
-        raise _corrupt(f"a record runs over its end ({error})") from None
+        raise _runs_over(error) from None
+
+
+def _runs_over(error: Exception) -> ApiError:
+    return _corrupt(f"a record runs over its end ({error})")
 
 
 def _corrupt(reason: str) -> ApiError:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import pickle
 import time
+import tracemalloc
 
 import pytest
 
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import AtTime, Consumer, ConsumerSettings, OutOfRange
-from ottla.client.errors import OffsetOutOfRangeError
+from ottla.client.errors import CorruptBatchError, OffsetOutOfRangeError
 from ottla.client.fetching import FetchSettings
 from ottla.client.offsets import EARLIEST, LATEST
 from ottla.client.producer import Producer, ProducerSettings
 from ottla.model.ids import TopicPartition
+from ottla.wire.batch import HEADER_BYTES, build
+from ottla.wire.compression import Codec, compress
+from ottla.wire.records import Record, build_batch
+from ottla.wire.varint import signed
+from tests.scenarios.raw_client import RawClient
 from tests.unit.client.conftest import NewTopic
 
 BASE_MS = 1_700_000_000_000
@@ -146,6 +152,41 @@ def test_an_offset_that_is_gone_may_be_replaced(
     while consumer.position(filled) < first and time.monotonic() < deadline:
         consumer.poll(50, records_max=1)
     assert consumer.position(filled) in (first, first + 1)
+
+
+def test_what_came_before_a_damaged_record_is_handed_out_before_the_error(
+    cluster: Cluster, filled: TopicPartition, bootstrap: str
+) -> None:
+    sound = bytes(build_batch([Record(0, BASE_MS, None, b"sound")]))[HEADER_BYTES:]
+    raw = RawClient.connect(bootstrap)
+    assert raw.produce_batch(filled.topic, build(sound + b"nonsense", 0, 1, BASE_MS, BASE_MS, 2)) == (0, 100)
+    raw.close()
+    consumer = Consumer(cluster)
+    consumer.assign({filled: 95})
+    taken = take(consumer, 6)
+    with pytest.raises(CorruptBatchError, match="the batch at offset 100"):
+        take(consumer, 1)
+    assert taken == list(range(95, 101))
+
+
+def test_a_few_kilobytes_that_are_very_many_records_are_not_all_decoded_at_once(
+    cluster: Cluster, new_topic: NewTopic, bootstrap: str
+) -> None:
+    partition, count = TopicPartition(new_topic(), 0), 300_000
+    records = (b"\x00\x00" + signed(number) + b"\x01\x01\x00" for number in range(count))
+    body = compress(Codec.ZSTD, b"".join([signed(len(record)) + record for record in records]))
+    raw = RawClient.connect(bootstrap)
+    assert raw.produce_batch(partition.topic, build(body, Codec.ZSTD, count - 1, BASE_MS, BASE_MS, count)) == (0, 0)
+    raw.close()
+    consumer = Consumer(cluster)
+    consumer.assign({partition: EARLIEST})
+    tracemalloc.start()
+    try:
+        assert take(consumer, 10) == list(range(10))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 30 << 20
 
 
 def test_settings_survive_the_way_to_an_executor() -> None:
