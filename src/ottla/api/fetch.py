@@ -98,11 +98,14 @@ def _serve(
         session.update(topic, partitions)
     for topic, indexes in forgotten:
         session.forget(topic, indexes)
-    if epoch not in (SESSION_EPOCH_INITIAL, SESSION_EPOCH_FINAL) and not session.partitions:
+    is_full = epoch in (SESSION_EPOCH_INITIAL, SESSION_EPOCH_FINAL)
+    if not ctx.services.sessions.keeps(session) and not is_full:
+        session.close()
+        return _encoded(ctx, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, SESSION_ID_NONE, [])
+    if not is_full and not session.partitions:
         # Nothing is left to wait for, and whoever asks for something later names all of it again.
         ctx.services.sessions.close(session.id)
         return _encoded(ctx, ErrorCode.NONE, SESSION_ID_NONE, [])
-    is_full = epoch in (SESSION_EPOCH_INITIAL, SESSION_EPOCH_FINAL)
     return _fetch(ctx, session, fetch_limits((wait_ms, bytes_min, bytes_max, isolation, not is_full)))
 
 

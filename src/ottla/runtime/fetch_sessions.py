@@ -37,6 +37,8 @@ SESSION_EPOCH_INITIAL = 0
 SESSION_EPOCH_FINAL = -1
 SESSION_ID_NONE = 0
 SESSION_EPOCH_MAX = 2**31 - 1
+PARTITIONS_MAX = 500_000
+"""Of all sessions together, which is a quarter of a gigabyte: one request may name a hundred thousand."""
 
 
 class Waiting(Protocol):
@@ -144,6 +146,7 @@ class FetchSession:
     """What one consumer or follower fetches. One that lasts is there for more than one request."""
 
     __slots__ = (
+        "counted",
         "dirty",
         "epoch",
         "id",
@@ -166,6 +169,8 @@ class FetchSession:
         """0 if the client knows of none."""
         self.lasts = lasts or session_id != SESSION_ID_NONE
         self.epoch = SESSION_EPOCH_INITIAL
+        self.counted = 0
+        """How many of its partitions `FetchSessions` has counted."""
         self.partitions: dict[tuple[TopicKey, int], FetchedPartition] = {}
         self.dirty: dict[FetchedPartition, None] = {}
         """In the order in which they get their turn: who got data goes to the end."""
@@ -230,12 +235,29 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The broker's sessions, bounded. A full cache gives no session, which every client understands."""
+    """The broker's sessions, bounded, and so are their partitions. A full cache gives no session, which every client
+    understands."""
 
-    __slots__ = ("_idle_seconds_min", "_rng", "_sessions", "evictions", "slots_max")
+    __slots__ = (
+        "_idle_seconds_min",
+        "_rng",
+        "_sessions",
+        "evictions",
+        "partitions_cached",
+        "partitions_max",
+        "slots_max",
+    )
 
-    def __init__(self, slots_max: int, rng: random.Random, idle_seconds_min: float = 120.0) -> None:
+    def __init__(
+        self,
+        slots_max: int,
+        rng: random.Random,
+        idle_seconds_min: float = 120.0,
+        partitions_max: int = PARTITIONS_MAX,
+    ) -> None:
         self.slots_max = slots_max
+        self.partitions_max = partitions_max
+        self.partitions_cached = 0
         self.evictions = 0
         self._rng = rng
         self._sessions: dict[int, FetchSession] = {}
@@ -243,10 +265,6 @@ class FetchSessions:
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    @property
-    def partitions_cached(self) -> int:
-        return sum(len(session.partitions) for session in self._sessions.values())
 
     def open(self, now: float, *, is_privileged: bool = False) -> FetchSession:
         """A session for a full fetch that asks for one; without an id when there is no room.
@@ -277,10 +295,30 @@ class FetchSessions:
         self._sessions[session_id] = self._sessions.pop(session_id)
         return session
 
+    def keeps(self, session: FetchSession) -> bool:
+        """Whether a session stays, with the partitions that it has by now; one that does not is none from now on."""
+        if session.id == SESSION_ID_NONE:
+            return True
+        more = len(session.partitions) - session.counted
+        while more > 0 and self.partitions_cached + more > self.partitions_max:
+            if not self._evict(session.used_at, self._idle_seconds_min):
+                self._forget(session)
+                session.id, session.lasts = SESSION_ID_NONE, False
+                return False
+        self.partitions_cached += more
+        session.counted += more
+        return True
+
     def close(self, session_id: int) -> None:
-        session = self._sessions.pop(session_id, None)
+        session = self._sessions.get(session_id)
         if session is not None:
+            self._forget(session)
             session.close()
+
+    def _forget(self, session: FetchSession) -> None:
+        del self._sessions[session.id]
+        self.partitions_cached -= session.counted
+        session.counted = 0
 
     @staticmethod
     def _epoch_after(epoch: int) -> int:

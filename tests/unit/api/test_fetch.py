@@ -161,6 +161,47 @@ def test_a_session_that_nothing_is_left_of_is_closed_and_leaves_its_place_to_oth
     run(scenario)
 
 
+def ask_for(made: Services, count: int, session: tuple[int, int], first: int = 0) -> FetchResponse:
+    """A fetch of so many partitions, which need not be there."""
+    wanted = [FetchPartition(first + index, -1, 0, -1, -1, 1 << 20) for index in range(count)]
+    asked = fetch_request([(TOPIC, wanted)], max_wait_ms=0, session_id=session[0], session_epoch=session[1])
+    answer = fetch.handle(context(made, 1, 12), memoryview(encode_request(12, asked)), 0)
+    assert isinstance(answer, list | tuple)
+    return parse_response(joined(answer), HEADER_BYTES, 12)
+
+
+def test_sessions_of_very_many_partitions_are_not_all_remembered() -> None:
+    async def scenario() -> None:
+        made = services(Cluster(2))
+        made.sessions.partitions_max = 1000
+        first = ask_for(made, 600, (0, 0))
+        assert (first.session_id > 0, made.sessions.partitions_cached) == (True, 600)
+        second = ask_for(made, 600, (0, 0))
+        assert (second.error_code, second.session_id, len(second.topics[0][1])) == (0, 0, 600)
+        assert (len(made.sessions), made.sessions.partitions_cached) == (1, 600)
+        assert ask_for(made, 300, (first.session_id, 1), first=600).error_code == 0
+        assert made.sessions.partitions_cached == 900
+        grown = ask_for(made, 300, (first.session_id, 2), first=900)
+        assert grown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert (len(made.sessions), made.sessions.partitions_cached) == (0, 0)
+
+    run(scenario)
+
+
+def test_sessions_that_are_not_used_any_more_make_room_for_the_partitions_of_others() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(2)
+        made = services(cluster)
+        made.sessions.partitions_max = 1000
+        for _ in range(3):
+            ask_for(made, 300, (0, 0))
+        cluster.replicas[1].clock.ms += 121_000
+        assert ask_for(made, 500, (0, 0)).session_id > 0
+        assert (len(made.sessions), made.sessions.partitions_cached, made.sessions.evictions) == (2, 800, 2)
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("isolation_level", [2, -1])
 def test_a_reader_with_an_isolation_level_that_nobody_knows_gets_no_uncommitted_records(isolation_level: int) -> None:
     async def scenario() -> None:

@@ -247,6 +247,7 @@ def test_a_failed_directory_is_seen(broker: Broker) -> None:
 def test_fetch_sessions_are_counted(broker: Broker) -> None:
     session = broker.services.sessions.open(0.0)
     session.update("orders", [(0, -1, 0, -1, -1, 100), (1, -1, 0, -1, -1, 100)])
+    assert broker.services.sessions.keeps(session)
     page, prefix = broker.page(), "kafka_server_fetchsessioncache_"
     assert page.value(f"{prefix}numincrementalfetchsessions") == 1
     assert page.value(f"{prefix}numincrementalfetchpartitionscached") == 2
