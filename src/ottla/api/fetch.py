@@ -21,7 +21,7 @@ from ottla.api import fetch_metadata
 from ottla.api.cluster_view import leader_endpoints
 from ottla.api.deferred import Deferred, settled
 from ottla.model.chunks import Chunks
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ErrorCode, MalformedMessageError
 from ottla.runtime.fetch_sessions import SESSION_EPOCH_FINAL, SESSION_EPOCH_INITIAL, SESSION_ID_NONE, FetchSession
 from ottla.runtime.fetching import FetchLimits, fetch_limits
 from ottla.runtime.opening import LOGS_INLINE_MAX, open_in_turns, unopened
@@ -46,6 +46,13 @@ if TYPE_CHECKING:
 
 REMEMBERED_BYTES_MIN: Final = 512
 """A request from here on, of some 16 partitions, is worth remembering: others are served at once where they can be."""
+PLAUSIBLE_BYTES_MAX: Final = 50_000
+"""In a longer request it is looked at how many partitions it names: at least 25 bytes are one."""
+PARTITION_BYTES_MAX: Final = 320
+"""That a partition takes with the name of its topic, and with being forgotten: so there are so many before it is
+parsed."""
+PARTITIONS_AT_LEAST: Final = 2_000
+"""A request may name so many, however few there are."""
 Complete: TypeAlias = Callable[
     [list[tuple[TopicKey, list[PartitionData]]]], Sequence[tuple[TopicKey, Sequence[codec.Row]]]
 ]
@@ -56,7 +63,13 @@ RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | Deferred | Awaitable[Chunks]:
-    return _serve(ctx, frame, position, codec.parse(frame, position, ctx.api_version))
+    size = len(frame) - position
+    if size <= PLAUSIBLE_BYTES_MAX:
+        return _serve(ctx, frame, position, codec.parse(frame, position, ctx.api_version))
+    _check_plausible(ctx, size // PARTITION_BYTES_MAX)
+    request = codec.parse(frame, position, ctx.api_version)
+    _check_plausible(ctx, sum(len(partitions) for _, partitions in request.topics))
+    return _serve(ctx, frame, position, request)
 
 
 def _serve(
@@ -107,6 +120,16 @@ def _serve(
         ctx.services.sessions.close(session.id)
         return _encoded(ctx, ErrorCode.NONE, SESSION_ID_NONE, [])
     return _fetch(ctx, session, fetch_limits((wait_ms, bytes_min, bytes_max, isolation, not is_full)))
+
+
+def _check_plausible(ctx: RequestContext, partitions: int) -> None:
+    """Refuse a request for far more partitions than there are, which would hold up everybody else.
+
+    It costs its client the connection: one that has not heard yet that its topics are gone asks for metadata then.
+    """
+    there = sum(len(topic.partitions) for topic in ctx.services.image.topics.values())
+    if partitions > 2 * there + PARTITIONS_AT_LEAST:
+        raise MalformedMessageError(f"a fetch of {partitions} partitions or more, where there are {there}")
 
 
 def _refused(ctx: RequestContext, topics: Sequence[tuple[TopicKey, Sequence[FetchPartition]]]) -> Chunks:

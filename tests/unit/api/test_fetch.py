@@ -10,7 +10,7 @@ from ottla.api import fetch
 from ottla.api.context import Services
 from ottla.api.deferred import Deferred
 from ottla.model.chunks import Chunks
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ErrorCode, MalformedMessageError
 from ottla.wire.fetch_client import FetchResponse, encode_request, fetch_request, parse_response
 from ottla.wire.fetch_types import FetchPartition, FetchRequest
 from ottla.wire.fields import TopicKey
@@ -184,6 +184,20 @@ def test_sessions_of_very_many_partitions_are_not_all_remembered() -> None:
         grown = ask_for(made, 300, (first.session_id, 2), first=900)
         assert grown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         assert (len(made.sessions), made.sessions.partitions_cached) == (0, 0)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("count", "found"), [(90_000, 9_281), (5_000, 5_000)])
+def test_a_request_for_far_more_partitions_than_there_are_holds_up_nobody(count: int, found: int) -> None:
+    async def scenario() -> None:
+        made = services(Cluster(2))
+        asked = [FetchPartition(index, -1, 0, -1, -1, 1 << 20) for index in range(count)]
+        frame = memoryview(encode_request(12, fetch_request([(TOPIC, asked)], max_wait_ms=0, session_epoch=0)))
+        with pytest.raises(MalformedMessageError, match=f"a fetch of {found // 100}.. partitions or more, where there"):
+            fetch.handle(context(made, 1, 12), frame, 0)
+        assert len(made.sessions) == 0
+        assert len(ask_for(made, 1_900, (0, 0)).topics[0][1]) == 1_900
 
     run(scenario)
 
