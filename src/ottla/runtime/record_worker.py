@@ -261,9 +261,11 @@ class RecordWorker:
     async def _ask(
         self, request: Request, expected: type[_T], on_group: Callable[[CleanedGroup], None] | None = None
     ) -> _T:
+        self._check_open()
         child = self._child
         if child is None or child.is_closed:
             child = await self._start()
+        self._check_open()
         self._check_takes_jobs(child)
         job = child.send(request.id, request, on_group)
         try:
@@ -277,9 +279,12 @@ class RecordWorker:
             self._rest_later()
         return _expected(reply, expected)
 
-    def _check_takes_jobs(self, child: _Child) -> None:
+    def _check_open(self) -> None:
+        """Nobody ends a child that is started after the end."""
         if self._is_closed:
             raise RecordWorkerError("the broker is closing")
+
+    def _check_takes_jobs(self, child: _Child) -> None:
         if child.is_closed:
             # It ended before it could be asked: nobody reads its answers any more.
             raise RecordWorkerError(child.end_reason)

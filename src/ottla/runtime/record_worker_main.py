@@ -131,7 +131,7 @@ class Worker:
 
 
 def answer(request: Validate | Recompress | Warm) -> Reply:
-    """Do a quick job."""
+    """Do a quick job. Whatever happens to it is an answer: a worker that dies of it takes along those of others."""
     from ottla.wire.record_checks import recompress, validated
 
     try:
@@ -148,7 +148,7 @@ def answer(request: Validate | Recompress | Warm) -> Reply:
     except ApiError as error:
         record_errors = list(error.record_errors) if isinstance(error, InvalidRecordsError) else []
         return Refused(request.id, int(error.code), error.message, record_errors)
-    except (OttlaError, ValueError, MemoryError) as error:
+    except Exception as error:
         return Failed(request.id, f"{type(error).__name__}: {error}")
 
 

@@ -241,6 +241,26 @@ def test_closing_fails_what_is_under_way_and_takes_no_more(tmp_path: Path) -> No
     run(scenario())
 
 
+def test_no_process_is_started_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker inside a program has an end before its process has: nobody would end such a child."""
+    started: list[object] = []
+
+    async def start(*command: str, **_options: Any) -> asyncio.subprocess.Process:
+        started.append(command)
+        raise OSError("not in this test")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+
+    async def scenario() -> None:
+        worker = RecordWorker()
+        await worker.close()
+        with pytest.raises(RecordWorkerError, match="closing"):
+            await worker.validate(batch_of(b"k"), requires_keys=False)
+        assert started == []
+
+    run(scenario())
+
+
 def test_a_worker_without_work_leaves_and_comes_back() -> None:
     async def scenario() -> None:
         worker = RecordWorker(idle_seconds=0.01)
