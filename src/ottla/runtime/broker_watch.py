@@ -127,7 +127,10 @@ class BrokerWatch:
                     continue
             except PeerError as error:
                 if error.refused and refusal_counts and await self._fence(broker):
-                    return
+                    if not self._is_unfenced(broker):
+                        return
+                    # It came back in the same piece of metadata, in which nobody saw it fenced.
+                    refusal_counts = False
             if connection.stood and backoff == BACKOFF_SECONDS_MIN:
                 # The first break is looked into at once, however short the connection was.
                 backoff *= 2
@@ -144,6 +147,11 @@ class BrokerWatch:
             await connection.closed
         finally:
             stream.close()
+
+    def _is_unfenced(self, broker: BrokerImage) -> bool:
+        """Whether a broker is, by the metadata, not fenced in this life of it."""
+        current = self._metadata.image.brokers.get(broker.id)
+        return current is not None and current.epoch == broker.epoch and not current.fenced
 
     def _endpoint(self, broker: BrokerImage) -> tuple[str, int]:
         if not broker.endpoints:

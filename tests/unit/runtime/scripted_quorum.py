@@ -68,6 +68,19 @@ class ScriptedQuorum:
         if self._pending:
             await asyncio.shield(self._pending[-1][1])
 
+    @property
+    def writes_pending(self) -> int:
+        return len(self._pending)
+
+    def commit_in_one_piece(self) -> None:
+        """The same, and whoever listens hears of it once."""
+        together = [record for records, _ in self._pending for record in records]
+        answers = [committed for _, committed in self._pending]
+        self._pending = [(together, asyncio.get_running_loop().create_future())]
+        self.commit()
+        for committed in answers:
+            committed.set_result(self.image.offset)
+
     def commit(self) -> None:
         """Everything that was written is agreed on."""
         pending, self._pending = self._pending, []

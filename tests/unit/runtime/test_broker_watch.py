@@ -170,6 +170,30 @@ def test_a_broker_that_lives_behind_an_address_that_is_wrong_here_is_not_fenced_
     play(story)
 
 
+def test_a_broker_that_was_fenced_and_is_back_in_one_piece_of_metadata_is_watched_again() -> None:
+    async def story(quorum: ScriptedQuorum, driver: ControllerDriver, net: Net) -> None:
+        await net.attempts(9002, 1)
+        quorum.at_once = False
+        net.ports[9002] = False
+        net.break_line(9002)
+        await net.attempts(9002, 2)
+        net.ports[9002] = True
+        back = asyncio.ensure_future(heartbeat(quorum, driver, 2))
+        await asyncio.sleep(0)
+        assert quorum.writes_pending == 2
+        quorum.commit_in_one_piece()
+        await back
+        quorum.at_once = True
+        assert not quorum.image.brokers[2].fenced
+        tried = net.tried.count(9002)
+        await net.attempts(9002, tried + 1)
+        net.ports[9002] = False
+        net.break_line(9002)
+        await fenced(quorum, 2)
+
+    play(story)
+
+
 def test_another_life_of_a_broker_has_another_watch() -> None:
     async def story(quorum: ScriptedQuorum, driver: ControllerDriver, net: Net) -> None:
         await net.attempts(9002, 1)
