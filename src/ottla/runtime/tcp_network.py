@@ -58,7 +58,7 @@ class TcpNetwork:
         name = f"{host}:{port}"
         try:
             async with asyncio.timeout(self.connect_timeout_ms / 1000):
-                connected = await _connect_to_any(host, port)
+                connected = await _connect_to_any(host, port, self.connect_timeout_ms / 1000)
         except TimeoutError:
             raise PeerError(name, f"no answer within {self.connect_timeout_ms} ms") from None
         except socket.gaierror as error:
@@ -72,13 +72,18 @@ class TcpNetwork:
         return TcpStream(connected, handler, name, self._buffer, self.frame_bytes_max)
 
 
-async def _connect_to_any(host: str, port: int) -> socket.socket:
-    """The first address of the host that takes a connection; else the error that says most."""
+async def _connect_to_any(host: str, port: int, timeout_seconds: float) -> socket.socket:
+    """The first address of the host that takes a connection; else the error that says most.
+
+    Each has its share of the time: one that nothing answers must not keep the others from being tried, for ever.
+    """
     errors: list[OSError] = []
-    for family, address in await _addresses(host, port):
+    addresses = await _addresses(host, port)
+    for family, address in addresses:
         try:
-            return await _connect(family, address)
-        except OSError as error:
+            async with asyncio.timeout(timeout_seconds / len(addresses)):
+                return await _connect(family, address)
+        except OSError as error:  # TimeoutError is one.
             errors.append(error)
     # That one address refuses says nothing about another that could not be tried.
     raise next((error for error in errors if not isinstance(error, ConnectionRefusedError)), errors[0])

@@ -107,6 +107,34 @@ def test_who_does_not_answer_a_connection_is_not_refusing() -> None:
     asyncio.run(story())
 
 
+def test_an_address_that_nothing_answers_does_not_keep_the_next_one_of_the_host_from_being_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As with a host that has an IPv6 address where the network has no way for it."""
+    connect = tcp_network._connect
+    tried: list[tuple[str, int]] = []
+
+    async def with_a_hole(family: int, address: tuple[str, int]) -> socket.socket:
+        tried.append(address)
+        if len(tried) == 1:
+            await asyncio.get_running_loop().create_future()
+        return await connect(family, address)
+
+    async def two_addresses(_host: str, port: int) -> list[tuple[int, tuple[str, int]]]:
+        return [(socket.AF_INET, ("127.0.0.2", port)), (socket.AF_INET, ("127.0.0.1", port))]
+
+    monkeypatch.setattr(tcp_network, "_connect", with_a_hole)
+    monkeypatch.setattr(tcp_network, "_addresses", two_addresses)
+
+    async def story() -> None:
+        async with far_end(echo) as port:
+            stream = await TcpNetwork(connect_timeout_ms=2000).connect("two-addresses", port, Listening())
+            assert tried == [("127.0.0.2", port), ("127.0.0.1", port)]
+            stream.close()
+
+    asyncio.run(story())
+
+
 def test_a_name_that_nobody_knows() -> None:
     async def story() -> None:
         with pytest.raises(PeerError, match="not known here") as caught:
