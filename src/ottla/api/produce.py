@@ -1,24 +1,25 @@
 """Produce 3-13: append batches.
 
 Each partition of a request stands for itself: one may be refused while the others are written. All appends are made
-before anything is answered, so order is that of arrival. A request that is the first to touch many partitions is served
-when their logs are open (`runtime.opening`), and what comes behind it on its connection after that. An answer waits
-only where a topic asks for a flush or for a look into the records, where a transaction's coordinator has to be asked,
-or, with acks=all, where followers are to have the batch (`replicated_answer`). acks=0 gets no answer; if such a request
-fails, its connection is closed, which is the only sign that its producer can get. Message formats 0 and 1 are refused
-with UNSUPPORTED_FOR_MESSAGE_FORMAT, zstd before version 7 with UNSUPPORTED_COMPRESSION_TYPE, as Kafka does. Where
-another broker leads, version 10 and later say which. Version 8 and later name the records that a batch is refused for,
-at most 100 of them.
+before anything is answered, so order is that of arrival. A request of very many partitions, or the first one to touch
+many, whose logs are to be opened (`runtime.opening`), is served in turns, and what comes behind it on its connection
+after that. An answer waits only where a topic asks for a flush or for a look into the records, where a transaction's
+coordinator has to be asked, or, with acks=all, where followers are to have the batch (`replicated_answer`). acks=0 gets
+no answer; if such a request fails, its connection is closed, which is the only sign that its producer can get. Message
+formats 0 and 1 are refused with UNSUPPORTED_FOR_MESSAGE_FORMAT, zstd before version 7 with
+UNSUPPORTED_COMPRESSION_TYPE, as Kafka does. Where another broker leads, version 10 and later say which. Version 8 and
+later name the records that a batch is refused for, at most 100 of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.api.cluster_view import leader_endpoints
 from ottla.api.context import RequestContext
-from ottla.api.deferred import Alone, Deferred, settled
+from ottla.api.deferred import Alone, Deferred
 from ottla.api.refusal import refusal
 from ottla.api.replicated_answer import HeldAnswer, ReplicatedAnswer, check_still_in_sync
 from ottla.model.chunks import Chunks
@@ -29,7 +30,7 @@ from ottla.runtime.transaction_verification import TransactionalProduce
 from ottla.wire import produce as codec
 from ottla.wire.batch import CODEC_MASK, MAGIC
 from ottla.wire.compression import Codec
-from ottla.wire.fields import TopicKey
+from ottla.wire.fields import PARTITIONS_PER_REQUEST_MAX, TopicKey
 from ottla.wire.produce import ProducedPartition, ProduceRequest
 
 if TYPE_CHECKING:
@@ -44,7 +45,12 @@ ADMIN_CLIENT_ID = "__admin_client"
 """Who calls itself so may write to internal topics, as in Kafka."""
 MAGIC_BYTE, CODEC_BYTE = 16, 22
 """Where a batch has its format, and the low byte of its attributes."""
+PARTITIONS_INLINE_MAX: Final = 512
+"""A request of more topics and partitions is parsed in a thread, and served in turns."""
+PARTITIONS_PER_TURN: Final = 256
+BYTES_PER_TURN: Final = 4 << 20
 
+Topics: TypeAlias = Sequence[tuple[TopicKey, list[tuple[int, memoryview | None]]]]
 Settled = bytes | ProducedPartition
 Outcome = Settled | Awaitable[Settled]
 """What became of one partition: stored and encoded already, refused, or not known yet."""
@@ -54,56 +60,132 @@ Unreplicated = tuple[TopicKey, list[Outcome], int, "Partition", int]
 Append = Callable[["HostedTopic", "Partition", memoryview, int], Appended | Awaitable[Appended]]
 
 
+class Written:
+    """What became of the batches of a request, as far as they are appended."""
+
+    __slots__ = ("failed", "outcomes", "unreplicated", "waits")
+
+    def __init__(self) -> None:
+        self.outcomes: Outcomes = []
+        self.unreplicated: list[Unreplicated] = []
+        self.waits = False
+        """Something is not settled, besides what followers are to have."""
+        self.failed = False
+
+
 def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | Deferred | Awaitable[Chunks] | None:
     one = codec.parse_one(frame, position, ctx.api_version)
     if one is not None and one[0] != ACKS_NONE:
         return _handle_one(ctx, one)
-    request = codec.parse(frame, position, ctx.api_version)
-    closed = _unopened(ctx, request)
-    if not closed:
-        return _handle_request(ctx, request)
-    if not ctx.services.appender.hold(len(frame)):
-        return _handle_many(ctx, request.acks, request.timeout_ms, request.topics, _no_room)
-    return Alone(_handle_opened(ctx, bytearray(frame), position, closed))
+    appender = ctx.services.appender
+    # What is in the log already is asked for now or never.
+    partitions_max = PARTITIONS_INLINE_MAX if not appender.has_ahead else PARTITIONS_PER_REQUEST_MAX
+    request = codec.parse_few(frame, position, ctx.api_version, partitions_max)
+    if request is not None and not _opens_many(ctx, request):
+        written = Written()
+        _append_all(ctx, request, request.topics, written)
+        return _answer_written(ctx, request, written)
+    if not appender.hold(len(frame)):
+        return _refuse_all(ctx, request or codec.parse(frame, position, ctx.api_version))
+    return Alone(_answer_in_turns(ctx, _append_in_turns(ctx, bytearray(frame), position)))
 
 
-def _handle_request(ctx: RequestContext, request: ProduceRequest) -> Chunks | Deferred | Awaitable[Chunks] | None:
-    append = None
-    if request.transactional_id is not None:
-        append = _transactional(ctx, request.transactional_id, request).append
-    return _handle_many(ctx, request.acks, request.timeout_ms, request.topics, append)
-
-
-def _unopened(ctx: RequestContext, request: ProduceRequest) -> list[Partition]:
-    """The partitions whose logs are to be opened before anything of the request is written; none if they are few."""
-    find, found = ctx.services.partitions.find, []
+def _opens_many(ctx: RequestContext, request: ProduceRequest) -> bool:
+    """Whether logs are to be opened for the request, and more than a few."""
     if sum([len(partitions) for _, partitions in request.topics]) <= LOGS_INLINE_MAX:
-        return []
-    for key, partitions in request.topics:
+        return False
+    return len(_unopened(ctx, request.topics)) > LOGS_INLINE_MAX
+
+
+def _unopened(ctx: RequestContext, topics: Topics) -> list[Partition]:
+    find, found = ctx.services.partitions.find, []
+    for key, partitions in topics:
         topic = find(key)
         if topic is not None:
             found += unopened_led(topic, partitions)
-    return found if len(found) > LOGS_INLINE_MAX else []
+    return found
 
 
-async def _handle_opened(ctx: RequestContext, frame: bytearray, position: int, closed: Sequence[Partition]) -> Chunks:
-    """Serve a request when the logs are open. Its connection's next requests have to wait, so that order is kept."""
+def _append_all(ctx: RequestContext, request: ProduceRequest, topics: Topics, written: Written) -> None:
+    """Append what the request brings for these topics: its own, or a part of them."""
+    if request.transactional_id is None:
+        _append_each(ctx, request, topics, ctx.services.appender.append, written)
+    else:
+        transaction = _transactional(ctx, request.transactional_id, topics)
+        _append_each(ctx, request, topics, transaction.append, written)
+
+
+async def _append_in_turns(
+    ctx: RequestContext, frame: bytearray, position: int
+) -> tuple[int, Written, ReplicatedAnswer]:
+    """Append what a request brings while others have their turn. Gives its acks, what was done, and what to wait for.
+
+    Its connection's next requests have to wait, so that order is kept.
+    """
+    written, waiting = Written(), ReplicatedAnswer(lambda _: [])
     try:
-        await open_in_turns(closed)
-        answer = _handle_request(ctx, codec.parse(memoryview(frame), position, ctx.api_version))
+        request = await ctx.services.world.offload.run(codec.parse, memoryview(frame), position, ctx.api_version)
+        for topics in _turns(request.topics):
+            await open_in_turns(_unopened(ctx, topics))
+            before = len(written.unreplicated)
+            _append_all(ctx, request, topics, written)
+            _wait_for(written.unreplicated[before:], request.timeout_ms, waiting)
+            await asyncio.sleep(0)
     finally:
         ctx.services.appender.let_go(len(frame))
-    if answer is None:
-        return []
-    return await settled(answer) if isinstance(answer, list | Deferred) else await answer
+    return request.acks, written, waiting
+
+
+async def _answer_in_turns(ctx: RequestContext, appending: Awaitable[tuple[int, Written, ReplicatedAnswer]]) -> Chunks:
+    """The answer when all is appended, and the request itself is forgotten."""
+    acks, written, waiting = await appending
+    _refuse(ctx, written.unreplicated, await waiting.errors())
+    done, failed = await _settle(written.outcomes)
+    return await ctx.services.world.offload.run(_answer, ctx, acks, _joined(done), failed=failed) or []
+
+
+def _turns(topics: Topics) -> Iterator[Topics]:
+    """The topics of a request, cut into what may be appended before others have their turn."""
+    some: list[tuple[TopicKey, list[tuple[int, memoryview | None]]]] = []
+    partitions_left, bytes_left = PARTITIONS_PER_TURN, BYTES_PER_TURN
+    for key, partitions in topics:
+        first = 0
+        for place, (_, records) in enumerate(partitions):
+            partitions_left -= 1
+            bytes_left -= len(records or b"")
+            if partitions_left <= 0 or bytes_left <= 0:
+                yield [*some, (key, partitions[first : place + 1])]
+                some, first = [], place + 1
+                partitions_left, bytes_left = PARTITIONS_PER_TURN, BYTES_PER_TURN
+        if first < len(partitions) or not partitions:
+            some.append((key, partitions[first:]))
+    if some:
+        yield some
+
+
+def _joined(parts: Sequence[tuple[TopicKey, list[Settled]]]) -> list[tuple[TopicKey, list[Settled]]]:
+    """The outcomes of topics that were cut, each topic whole again."""
+    topics: list[tuple[TopicKey, list[Settled]]] = []
+    for key, produced in parts:
+        if topics and topics[-1][0] == key:
+            topics[-1][1].extend(produced)
+        else:
+            topics.append((key, produced))
+    return topics
+
+
+def _refuse_all(ctx: RequestContext, request: ProduceRequest) -> Chunks | Deferred | Awaitable[Chunks] | None:
+    written = Written()
+    _append_each(ctx, request, request.topics, _no_room, written)
+    return _answer_written(ctx, request, written)
 
 
 def _no_room(topic: HostedTopic, partition: Partition, records: memoryview, now_ms: int) -> Appended:
-    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "too many requests wait for logs to be opened; try again")
+    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "too many requests wait for their turn; try again")
 
 
 def _handle_one(ctx: RequestContext, one: codec.OnePartition) -> Chunks | Deferred | Awaitable[Chunks] | None:
-    """The same as `_handle_many`, for the request that is by far the most frequent one."""
+    """The same as `_append_all`, for the request that is by far the most frequent one."""
     services, version = ctx.services, ctx.api_version
     acks, timeout_ms, key, index, records = one
     try:
@@ -148,22 +230,14 @@ def _one_refused(ctx: RequestContext, key: TopicKey, index: int, error: OttlaErr
     return [_encoded(ctx, [(key, [_refused(ctx.services, key, index, error, 0)])], failed=True)]
 
 
-def _handle_many(
-    ctx: RequestContext,
-    acks: int,
-    timeout_ms: int,
-    topics: Sequence[tuple[TopicKey, list[tuple[int, memoryview | None]]]],
-    append: Append | None = None,
-) -> Chunks | Deferred | Awaitable[Chunks] | None:
+def _append_each(
+    ctx: RequestContext, request: ProduceRequest, topics: Topics, append: Append, written: Written
+) -> None:
     version, services = ctx.api_version, ctx.services
+    _, acks, timeout_ms, _ = request
     leading, now_ms = services.partitions.leading, services.world.clock.now_ms()
-    if append is None:
-        append = services.appender.append
     stored, rest = codec.stored_layout(version)
     is_plain = acks == ACKS_LEADER and version >= ZSTD_SINCE
-    outcomes: Outcomes = []
-    unreplicated: list[Unreplicated] = []
-    waits = failed = False
     for key, partitions in topics:
         produced: list[Outcome] = []
         for index, records in partitions:
@@ -177,27 +251,35 @@ def _handle_many(
                 appended = append(topic, partition, records, now_ms)
             except OttlaError as error:
                 produced.append(_refused(services, key, index, error, len(records or b"")))
-                failed = True
+                written.failed = True
                 continue
             if type(appended) is Appended:
                 base_offset, last_offset, append_time, _ = appended
                 if acks == ACKS_ALL and not partition.is_sole and partition.high_watermark <= last_offset:
-                    unreplicated.append((key, produced, len(produced), partition, last_offset + 1))
+                    written.unreplicated.append((key, produced, len(produced), partition, last_offset + 1))
                 start = (partition.log_or_none or partition.log).log_start_offset
                 produced.append(stored(index, 0, base_offset, append_time, start, rest))
             else:
                 later = _append_later(services, acks, timeout_ms, key, partition, appended)  # type: ignore[arg-type]
                 produced.append(later)
-                waits = True
-        outcomes.append((key, produced))
+                written.waits = True
+        written.outcomes.append((key, produced))
+
+
+def _answer_written(
+    ctx: RequestContext, request: ProduceRequest, written: Written
+) -> Chunks | Deferred | Awaitable[Chunks] | None:
+    """The answer to a request of which everything is appended, or on its way."""
+    outcomes, unreplicated = written.outcomes, written.unreplicated
     if unreplicated:
-        if not waits:
-            return hold_answers(ctx, timeout_ms, outcomes, unreplicated, failed=failed)
-        waiting = _waiting_for(unreplicated, timeout_ms, lambda _: [])
+        if not written.waits:
+            return hold_answers(ctx, request.timeout_ms, outcomes, unreplicated, failed=written.failed)
+        waiting = ReplicatedAnswer(lambda _: [])
+        _wait_for(unreplicated, request.timeout_ms, waiting)
         return _hold_and_settle(ctx, outcomes, unreplicated, waiting)
-    if waits:
-        return _answer_later(ctx, acks, outcomes)
-    return _answer(ctx, acks, outcomes, failed=failed)  # type: ignore[arg-type]
+    if written.waits:
+        return _answer_later(ctx, request.acks, outcomes)
+    return _answer(ctx, request.acks, outcomes, failed=written.failed)  # type: ignore[arg-type]
 
 
 def hold_answers(
@@ -210,7 +292,9 @@ def hold_answers(
         settled: list[tuple[TopicKey, list[Settled]]] = outcomes  # type: ignore[assignment]
         return _answer(ctx, ACKS_ALL, settled, failed=failed or bool(errors)) or []
 
-    return _waiting_for(unreplicated, timeout_ms, finish).begin()
+    waiting = ReplicatedAnswer(finish)
+    _wait_for(unreplicated, timeout_ms, waiting)
+    return waiting.begin()
 
 
 async def _hold_and_settle(
@@ -221,13 +305,9 @@ async def _hold_and_settle(
     return await _answer_later(ctx, ACKS_ALL, outcomes)
 
 
-def _waiting_for(
-    unreplicated: Sequence[Unreplicated], timeout_ms: int, finish: Callable[[Mapping[int, ApiError]], Chunks]
-) -> ReplicatedAnswer:
-    waiting = ReplicatedAnswer(finish)
+def _wait_for(unreplicated: Sequence[Unreplicated], timeout_ms: int, waiting: ReplicatedAnswer) -> None:
     for _, _, _, partition, end_offset in unreplicated:
         waiting.wait_for(partition, end_offset, timeout_ms)
-    return waiting
 
 
 def _refuse(ctx: RequestContext, unreplicated: Sequence[Unreplicated], errors: Mapping[int, ApiError]) -> None:
@@ -236,12 +316,12 @@ def _refuse(ctx: RequestContext, unreplicated: Sequence[Unreplicated], errors: M
         produced[place] = _refused(ctx.services, key, partition.index, error, 0)
 
 
-def _transactional(ctx: RequestContext, transactional_id: str, request: ProduceRequest) -> TransactionalProduce:
+def _transactional(ctx: RequestContext, transactional_id: str, topics: Topics) -> TransactionalProduce:
     services = ctx.services
     return TransactionalProduce(
         transactional_id,
         ctx.api_version,
-        request.topics,
+        topics,
         appender=services.appender,
         table=services.partitions,
         verifier=services.transactions,
@@ -327,9 +407,15 @@ def _encoded(ctx: RequestContext, outcomes: Sequence[tuple[TopicKey, Sequence[Se
 
 
 async def _answer_later(ctx: RequestContext, acks: int, outcomes: Outcomes) -> Chunks:
+    done, failed = await _settle(outcomes)
+    return _answer(ctx, acks, done, failed=failed) or []
+
+
+async def _settle(outcomes: Outcomes) -> tuple[list[tuple[TopicKey, list[Settled]]], bool]:
+    """The outcomes when all of them are known, and whether one is an error."""
     done = [
         (key, [item if isinstance(item, bytes | ProducedPartition) else await item for item in produced])
         for key, produced in outcomes
     ]
     failed = any(not isinstance(item, bytes) and item.error_code for _, produced in done for item in produced)
-    return _answer(ctx, acks, done, failed=failed) or []
+    return done, failed

@@ -119,6 +119,11 @@ class Appender:
             return self._flushed(partition, appended)
         return appended
 
+    @property
+    def has_ahead(self) -> bool:
+        """Something was handed over: whoever may be about to ask for it is not to be served later."""
+        return bool(self._ahead)
+
     def hand_over(self, partition: Partition, base_offset: int, headers: list[BatchHeader]) -> None:
         """`append` will be asked to write these next, and they are in the log already."""
         ahead = self._ahead[partition] = deque()

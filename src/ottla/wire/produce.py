@@ -106,14 +106,28 @@ OnePartition: TypeAlias = tuple[int, int, TopicKey, int, memoryview]
 """acks, timeout, topic, index of the partition, records."""
 
 
-def parse(frame: memoryview, pos: int, version: int) -> ProduceRequest:
+class _TooManyError(MalformedMessageError):
+    """A request announces more topics and partitions than are wanted of it."""
+
+
+def parse(
+    frame: memoryview, pos: int, version: int, partitions_max: int = PARTITIONS_PER_REQUEST_MAX
+) -> ProduceRequest:
     """The request whose body starts at `pos` and ends with the frame."""
     try:
         if version >= FLEXIBLE_SINCE:
-            return _parse_flexible(frame, pos, by_id=version >= TOPIC_ID_SINCE)
-        return _parse_classic(frame, pos)
+            return _parse_flexible(frame, pos, partitions_max, by_id=version >= TOPIC_ID_SINCE)
+        return _parse_classic(frame, pos, partitions_max)
     except (IndexError, StructError, UnicodeDecodeError) as error:
         raise MalformedMessageError(f"Produce {version}: {error}") from None
+
+
+def parse_few(frame: memoryview, pos: int, version: int, partitions_max: int) -> ProduceRequest | None:
+    """What `parse` finds; None, and soon, in a request of more topics and partitions than that."""
+    try:
+        return parse(frame, pos, version, partitions_max)
+    except _TooManyError:
+        return None
 
 
 def parse_one(frame: memoryview, pos: int, version: int) -> OnePartition | None:
@@ -159,7 +173,7 @@ def _parse_one_flexible(frame: memoryview, pos: int, version: int) -> OnePartiti
     return acks, timeout_ms, topic, index, frame[start:end]
 
 
-def _parse_flexible(frame: memoryview, pos: int, *, by_id: bool) -> ProduceRequest:
+def _parse_flexible(frame: memoryview, pos: int, partitions_max: int, *, by_id: bool) -> ProduceRequest:
     transactional_id = None
     if frame[pos]:
         reader = Reader(frame, pos, flexible=True)
@@ -167,9 +181,9 @@ def _parse_flexible(frame: memoryview, pos: int, *, by_id: bool) -> ProduceReque
         pos = reader.pos - 1
     acks, timeout_ms = _unpack_acks_timeout(frame, pos + 1)
     count, pos = read_unsigned(frame, pos + 7)
-    budget = PARTITIONS_PER_REQUEST_MAX - count
+    budget = partitions_max - count
     topics = []
-    for _ in range(_checked(count - 1, budget)):
+    for _ in range(_counted(count - 1, budget)):
         if by_id:
             topic: TopicKey = topic_id(bytes(frame[pos : pos + 16]))
             pos += 16
@@ -181,7 +195,7 @@ def _parse_flexible(frame: memoryview, pos: int, *, by_id: bool) -> ProduceReque
         count, pos = read_unsigned(frame, pos)
         budget -= count
         partitions: list[tuple[int, memoryview | None]] = []
-        for _ in range(_checked(count - 1, budget)):
+        for _ in range(_counted(count - 1, budget)):
             index, low, middle, high = unpack_index_length(frame, pos)
             if low >= 0x80 and middle < 0x80:  # A batch of up to 16 kB.
                 length, pos = low & 0x7F | middle << 7, pos + 6
@@ -218,19 +232,19 @@ def _parse_one_classic(frame: memoryview, pos: int) -> OnePartition | None:
     return acks, timeout_ms, topic, index, frame[after + 12 :]
 
 
-def _parse_classic(frame: memoryview, pos: int) -> ProduceRequest:
+def _parse_classic(frame: memoryview, pos: int, partitions_max: int) -> ProduceRequest:
     reader = Reader(frame, pos, flexible=False)
     transactional_id = reader.nullable_string()
     acks, timeout_ms, count = reader.unpack(_ACKS_TIMEOUT_COUNT)
-    budget = PARTITIONS_PER_REQUEST_MAX - count
+    budget = partitions_max - count
     topics: list[tuple[TopicKey, list[tuple[int, memoryview | None]]]] = []
-    for _ in range(_checked(count, budget)):
+    for _ in range(_counted(count, budget)):
         topic = reader.string()
         count = reader.int32()
         budget -= count
         pos = reader.pos
         partitions: list[tuple[int, memoryview | None]] = []
-        for _ in range(_checked(count, budget)):
+        for _ in range(_counted(count, budget)):
             index, size = unpack_index_size(frame, pos)
             pos += 8
             if size == -1:
@@ -243,6 +257,15 @@ def _parse_classic(frame: memoryview, pos: int) -> ProduceRequest:
         topics.append((topic, partitions))
     reader.finish()
     return _new_request((transactional_id, acks, timeout_ms, topics))
+
+
+def _counted(count: int, budget: int) -> int:
+    """`count`, unless it is below zero or more than was left of those that there may be."""
+    if count < 0:
+        raise MalformedMessageError(f"a count of {count} in a Produce request")
+    if budget < 0:
+        raise _TooManyError(f"{count} more topics or partitions in a Produce request are too many")
+    return count
 
 
 def _checked(count: int, room: int) -> int:
