@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 import ottla
+from ottla.api import produce
 from ottla.api.context import Caller, Services
 from ottla.api.produce_group import ProduceGroup
 from ottla.server import frame_serving
@@ -60,11 +61,13 @@ class Pipeline:
         frame = request_header(key, version, self._correlation_id, "pipeline") + body
         return struct.pack(">i", len(frame)) + frame
 
-    def run(self, frames: Sequence[bytes], keys: Sequence[int]) -> None:
-        """Send all at once; each answer must be that of its request, and without an error."""
+    def run(self, frames: Sequence[bytes], keys: Sequence[int | None]) -> None:
+        """Send all at once; each answer must be that of its request, and without an error. None is not answered."""
         first = self._correlation_id - len(frames) + 1
         self._client.socket.sendall(b"".join(frames))
         for number, key in enumerate(keys, first):
+            if key is None:
+                continue
             answer = self._client.receive_frame()
             correlation_id, position = parse_response_header(key, VERSION if key == PRODUCE else 0, answer)
             assert correlation_id == number
@@ -111,5 +114,23 @@ def test_nothing_overtakes_a_request_that_waits_until_many_logs_are_open(client:
     frames += [pipeline.produce([WIDE_PARTITIONS - 1], size, topic="wide"), pipeline.api_versions()]
     frames.append(pipeline.produce([WIDE_PARTITIONS - 1], size, topic="wide"))
     pipeline.run(frames, [*[PRODUCE] * 5, API_VERSIONS, PRODUCE])
+    for (topic, index), values in pipeline.sent.items():
+        assert client.values(topic, partition=index) == values
+
+
+@pytest.mark.parametrize("size", [10, 5000])
+def test_nothing_overtakes_a_request_of_very_many_partitions(
+    client: RawClient, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(produce, "PARTITIONS_INLINE_MAX", WIDE_PARTITIONS // 2)
+    monkeypatch.setattr(produce, "PARTITIONS_PER_TURN", 8)
+    pipeline, every = Pipeline(client), range(WIDE_PARTITIONS)
+    last = [WIDE_PARTITIONS - 1]
+    pipeline.run([pipeline.produce(every, size, topic="wide")], [PRODUCE])
+    frames = [pipeline.produce(last, size, topic="wide")]
+    frames += [pipeline.produce(every, size, acks=0, topic="wide") for _ in range(3)]
+    frames += [pipeline.produce(last, size, topic="wide"), pipeline.api_versions()]
+    frames.append(pipeline.produce(last, size, topic="wide"))
+    pipeline.run(frames, [PRODUCE, *[None] * 3, PRODUCE, API_VERSIONS, PRODUCE])
     for (topic, index), values in pipeline.sent.items():
         assert client.values(topic, partition=index) == values
