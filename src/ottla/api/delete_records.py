@@ -1,20 +1,24 @@
 """DeleteRecords 0-2: moves the start of a partition up. The new start is on disk before it is answered.
 
-The answer waits until every replica that lives has done the same: REQUEST_TIMED_OUT if that takes too long, and it will
-happen all the same.
+The starts of many partitions are stored together. The answer waits until every replica that lives has done the same:
+REQUEST_TIMED_OUT if that takes too long, and it will happen all the same.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.api.refusal import refusal
+from ottla.api.turns import in_turns
 from ottla.model.errors import ApiError, ErrorCode, OttlaError
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
+    DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
 
@@ -23,24 +27,30 @@ if TYPE_CHECKING:
     from ottla.runtime.partition import Partition
 
 TO_HIGH_WATERMARK = -1
-Deleting: TypeAlias = "DeleteRecordsPartitionResult | tuple[Partition, int]"
-"""What is to be answered, or the partition and the offset that its followers have yet to reach."""
+DELETIONS_PER_TURN: Final = 8
+"""Each may open a log, and give files other names."""
+RESULTS_PER_TURN: Final = 256
+
+Deleting: TypeAlias = "ErrorCode | tuple[Partition, int]"
+"""Why not, or the partition and the offset at which it begins."""
 
 
 async def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     deadline = ctx.services.world.clock.monotonic() + request.timeout_ms / 1000
-    topics = []
-    deleting: list[list[Deleting]] = []
-    for topic in request.topics:
-        deleting.append([await _delete(ctx, topic.name, partition) for partition in topic.partitions])
-    for topic, partitions in zip(request.topics, deleting, strict=True):
-        results = [await _settled(ctx, partition, deadline) for partition in partitions]
-        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    return DeleteRecordsResponse(topics=topics)
+    asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
+    deleting = [_delete(ctx, topic, partition) async for topic, partition in in_turns(asked, DELETIONS_PER_TURN)]
+    moved = [each[0] for each in deleting if isinstance(each, tuple)]
+    failed = await ctx.services.maintenance.store_starts(moved)
+    codes = {partition: refusal(ctx.services, error).code for partition, error in failed.items()}
+    results = [
+        await _result(ctx, partition, begun, codes, deadline)
+        async for (_, partition), begun in in_turns(zip(asked, deleting, strict=True), RESULTS_PER_TURN)
+    ]
+    return DeleteRecordsResponse(topics=_by_topic(request.topics, results))
 
 
-async def _delete(ctx: RequestContext, topic: str, asked: DeleteRecordsPartition) -> Deleting:
-    """Delete in the leader's own log."""
+def _delete(ctx: RequestContext, topic: str, asked: DeleteRecordsPartition) -> Deleting:
+    """Delete in the leader's own log, which may yet be forgotten."""
     services = ctx.services
     try:
         hosted = services.partitions.topic(topic)
@@ -48,25 +58,42 @@ async def _delete(ctx: RequestContext, topic: str, asked: DeleteRecordsPartition
             raise ApiError(ErrorCode.POLICY_VIOLATION, f"topic {topic} is not cleaned up by deletion")
         partition = services.partitions.leader_of(hosted, asked.partition_index)
         offset = partition.high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
-        low_watermark = await services.maintenance.delete_records(partition, offset)
+        services.maintenance.move_start(partition, offset)
     except OttlaError as error:
-        code = refusal(services, error).code
-        return DeleteRecordsPartitionResult(partition_index=asked.partition_index, error_code=code)
-    if partition.is_sole:
-        return DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=low_watermark)
+        return refusal(services, error).code
     return partition, offset
 
 
-async def _settled(ctx: RequestContext, deleting: Deleting, deadline: float) -> DeleteRecordsPartitionResult:
+async def _result(
+    ctx: RequestContext,
+    asked: DeleteRecordsPartition,
+    deleting: Deleting,
+    failed: Mapping[Partition, ErrorCode],
+    deadline: float,
+) -> DeleteRecordsPartitionResult:
     """What to answer, when the followers have deleted too."""
-    if isinstance(deleting, DeleteRecordsPartitionResult):
-        return deleting
-    partition, offset = deleting
-    left_ms = int(1000 * (deadline - ctx.services.world.clock.monotonic()))
+    result = DeleteRecordsPartitionResult(partition_index=asked.partition_index)
     try:
-        await partition.deleted_everywhere(offset, max(left_ms, 0))
-        low_watermark = partition.low_watermark
+        if isinstance(deleting, ErrorCode):
+            raise ApiError(deleting)
+        partition, offset = deleting
+        if partition in failed:
+            raise ApiError(failed[partition])
+        partition.check_leads()
+        if not partition.is_sole:
+            left_ms = int(1000 * (deadline - ctx.services.world.clock.monotonic()))
+            await partition.deleted_everywhere(offset, max(left_ms, 0))
+        result.low_watermark = partition.low_watermark
     except OttlaError as error:
-        code = refusal(ctx.services, error).code
-        return DeleteRecordsPartitionResult(partition_index=partition.index, error_code=code)
-    return DeleteRecordsPartitionResult(partition_index=partition.index, low_watermark=low_watermark)
+        result.error_code = refusal(ctx.services, error).code
+    return result
+
+
+def _by_topic(
+    topics: Sequence[DeleteRecordsTopic], results: Iterable[DeleteRecordsPartitionResult]
+) -> list[DeleteRecordsTopicResult]:
+    each = iter(results)
+    return [
+        DeleteRecordsTopicResult(name=topic.name, partitions=list(islice(each, len(topic.partitions))))
+        for topic in topics
+    ]

@@ -119,7 +119,11 @@ APIS: Final[tuple[Api, ...]] = (
         forwarded=True,
     ),
     declared_api(
-        DeleteRecordsRequest, DeleteRecordsResponse, delete_records.handle, Permission(_TOPIC, Operation.DELETE)
+        DeleteRecordsRequest,
+        DeleteRecordsResponse,
+        delete_records.handle,
+        Permission(_TOPIC, Operation.DELETE),
+        heavy=True,
     ),
     declared_api(
         OffsetForLeaderEpochRequest,

@@ -414,10 +414,6 @@ class LogDirectories:
         """Store recovery points and log starts of the partitions that are open."""
         await self.checkpoints.store(partitions)
 
-    async def store_log_start(self, partition: Partition) -> None:
-        """Return when the partition's start is on disk."""
-        await self.checkpoints.store_log_start(partition)
-
     async def close_logs(self, partitions: Iterable[Partition]) -> None:
         """Close every open log and mark the directories whose logs are all closed as cleanly stopped.
 

@@ -8,7 +8,7 @@ own file.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("ottla.maintenance")
 
 PARTITIONS_PER_TURN = 8
+STARTS_PER_WRITE = 1_000
+"""Of logs whose records were deleted: to collect more of them takes too long for one turn of the loop."""
 ROOM_CHECK_MS = 1_000
 """A log that has not grown for so long ends with its last batch on disk, too."""
 FLUSH_CHECK_MS_MAX = 1_000
@@ -112,8 +114,8 @@ class Maintenance:
             log.info("retention", partition=str(partition.topic_partition), log_start_offset=opened.log_start_offset)
             partition.committed()
 
-    async def delete_records(self, partition: Partition, offset: int) -> int:
-        """Let a partition begin at `offset`; returns the start that is on disk then."""
+    def move_start(self, partition: Partition, offset: int) -> None:
+        """Let a partition begin at `offset`; a crash may forget it until `store_starts` has returned."""
         if offset < 0 or offset > partition.high_watermark:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -122,10 +124,17 @@ class Maintenance:
         opened = partition.log
         # Not after the start is stored: a full disk may have no room for that until these files are gone.
         self.discard(opened, opened.delete_records_before(offset))
-        await self._directories.store_log_start(partition)
-        partition.changed()
-        partition.grown()
-        return opened.log_start_offset
+
+    async def store_starts(self, partitions: Sequence[Partition]) -> dict[Partition, OttlaError]:
+        """Return when it is on disk where these partitions begin; says of which it is not, and why."""
+        failed: dict[Partition, OttlaError] = {}
+        for first in range(0, len(partitions), STARTS_PER_WRITE):
+            some = partitions[first : first + STARTS_PER_WRITE]
+            failed |= await self._directories.checkpoints.store_log_starts(some)
+        async for partition in self._in_turns([each for each in partitions if each not in failed]):
+            partition.changed()
+            partition.grown()
+        return failed
 
     def discard(self, opened: PartitionLog, segments: Sequence[Segment]) -> None:
         """Remove the files of dropped segments after `file.delete.delay.ms`; a restart before that removes them too."""
@@ -182,9 +191,11 @@ class Maintenance:
             if partition.log_or_none is not None:
                 partition.log_or_none.producers.expire(now_ms, expiration_ms)
 
-    async def _in_turns(self, *, opened_only: bool = False) -> AsyncIterator[Partition]:
-        """Every partition, with a pause for others after each few."""
-        for number, partition in enumerate(list(self._table)):
+    async def _in_turns(
+        self, partitions: Iterable[Partition] | None = None, *, opened_only: bool = False
+    ) -> AsyncIterator[Partition]:
+        """Every partition, or these, with a pause for others after each few."""
+        for number, partition in enumerate(list(self._table if partitions is None else partitions)):
             if opened_only and partition.log_or_none is None:
                 continue
             if number % PARTITIONS_PER_TURN == 0:

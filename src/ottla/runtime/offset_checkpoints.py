@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.log.directory import LogDirectory
-from ottla.model.errors import ApiError, ErrorCode, OutOfSpaceError, StorageError
+from ottla.model.errors import ApiError, ErrorCode, OttlaError, OutOfSpaceError, StorageError
 from ottla.model.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -87,14 +87,25 @@ class OffsetCheckpoints:
         if full is not None:
             raise full
 
-    async def store_log_start(self, partition: Partition) -> None:
-        """Return when the partition's start is on disk."""
-        tp = partition.topic_partition
-        directory = self._directory_of(tp)
-        if directory is None:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} is in no log directory")
-        async with self.turn(directory):
-            await self._write(directory, {}, {tp: partition.log.log_start_offset}, {})
+    async def store_log_starts(self, partitions: Iterable[Partition]) -> dict[Partition, OttlaError]:
+        """Return when the starts of these partitions are on disk; says of which they are not, and why."""
+        lost = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the partition is in no log directory that is online")
+        failed: dict[Partition, OttlaError] = dict.fromkeys(partitions, lost)
+        for directory, there in self._by_directory(failed):
+            async with self.turn(directory):
+                starts = {
+                    partition: opened.log_start_offset
+                    for partition in self._still_in(directory, there)
+                    if (opened := partition.log_or_none) is not None
+                }
+                try:
+                    await self._write(directory, {}, {each.topic_partition: starts[each] for each in starts}, {})
+                except (OutOfSpaceError, StorageError) as error:
+                    failed.update(dict.fromkeys(starts, error))
+                    continue
+            for partition in starts:
+                del failed[partition]
+        return failed
 
     async def store_replicated_high_watermarks(self, partitions: Iterable[Partition]) -> None:
         """Store those of replicated partitions that are open; a sole replica's is the end of its log."""

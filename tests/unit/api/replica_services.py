@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import cast
 from uuid import UUID
@@ -11,9 +12,11 @@ from uuid import UUID
 from ottla.api.context import RequestContext, Services
 from ottla.core.controller.image import BrokerImage, MetadataImage
 from ottla.core.controller.records import BrokerEndpoint
+from ottla.model.errors import OttlaError
 from ottla.runtime.fetch_sessions import FetchSessions
 from ottla.runtime.fetching import Fetches
 from ottla.runtime.metrics import Metrics
+from ottla.runtime.partition import Partition
 from tests.unit.runtime.replicas import Cluster
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -22,12 +25,14 @@ CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 def services(cluster: Cluster, node_id: int = 1) -> Services:
     replica = cluster.replicas[node_id]
 
-    async def delete_records(partition: object, offset: int) -> int:
+    def move_start(partition: Partition, offset: int) -> None:
+        partition.log.delete_records_before(offset)
+
+    async def store_starts(partitions: Sequence[Partition]) -> dict[Partition, OttlaError]:
         await asyncio.sleep(0)
-        own = replica.table.hosted("orders", 0)
-        own.log.delete_records_before(offset)
-        own.grown()
-        return own.log.log_start_offset
+        for partition in partitions:
+            partition.grown()
+        return {}
 
     return cast(
         Services,
@@ -42,7 +47,7 @@ def services(cluster: Cluster, node_id: int = 1) -> Services:
             fetches=Fetches(replica.table, asyncio.get_running_loop()),
             sessions=FetchSessions(10, random.Random(1)),
             metrics=Metrics(),
-            maintenance=SimpleNamespace(delete_records=delete_records),
+            maintenance=SimpleNamespace(move_start=move_start, store_starts=store_starts),
             log_directories=SimpleNamespace(is_full=lambda error: None),
             is_ready=True,
         ),

@@ -1,12 +1,18 @@
-"""DeleteRecords on a replicated partition: answered when every replica that lives begins where it should."""
+"""DeleteRecords: stored for many partitions at once, and answered when every replica that lives begins there."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
 
-from ottla.api import delete_records
+import pytest
+
+from ottla.api import delete_records, turns
 from ottla.model.configs.resolve import TopicConfig
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ErrorCode, OttlaError, OutOfSpaceError
+from ottla.runtime.partition import Partition
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -14,7 +20,8 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from tests.unit.api.replica_services import context, services
-from tests.unit.runtime.hosted import run
+from tests.unit.api.turns import Turns
+from tests.unit.runtime.hosted import Hosted, run
 from tests.unit.runtime.replicas import TOPIC, Cluster
 
 
@@ -65,5 +72,97 @@ def test_a_follower_deletes_nothing_by_itself() -> None:
     async def scenario() -> None:
         refused = await delete(replicated(), 2, at=2)
         assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(scenario)
+
+
+COUNT = 100
+
+
+class Stored:
+    """Partitions that begin where they end, of two topics, and what is stored of them."""
+
+    def __init__(self) -> None:
+        self.hosted = Hosted({"a": TopicConfig(), "b": TopicConfig(), "compacted": COMPACTED}, partitions=COUNT)
+        self.services = services(cast(Cluster, SimpleNamespace(replicas={1: self.hosted})))
+        self.maintenance = cast(Any, self.services.maintenance)
+        self.maintenance.store_starts = self._store_starts
+        self.calls: list[Sequence[Partition]] = []
+        self.failing: dict[Partition, OttlaError] = {}
+
+    async def _store_starts(self, partitions: Sequence[Partition]) -> dict[Partition, OttlaError]:
+        self.calls.append(partitions)
+        return self.failing
+
+    async def delete(self, *topics: tuple[str, Sequence[tuple[int, int]]]) -> list[list[tuple[int, int, int]]]:
+        """Index, code and low watermark of each."""
+        asked = [
+            DeleteRecordsTopic(
+                name=name, partitions=[DeleteRecordsPartition(partition_index=n, offset=at) for n, at in wanted]
+            )
+            for name, wanted in topics
+        ]
+        request = DeleteRecordsRequest(topics=asked, timeout_ms=1000)
+        answer = await delete_records.handle(context(self.services, 21, 2), request)
+        assert [topic.name for topic in answer.topics] == [name for name, _ in topics]
+        return [
+            [(row.partition_index, row.error_code, row.low_watermark) for row in topic.partitions]
+            for topic in answer.topics
+        ]
+
+
+COMPACTED = TopicConfig(cleanup_delete=False, cleanup_compact=True)
+
+
+def test_the_starts_of_all_partitions_are_stored_together() -> None:
+    async def scenario() -> None:
+        stored, every = Stored(), [(index, -1) for index in range(COUNT)]
+        assert await stored.delete(("a", every), ("b", every)) == [[(n, 0, 0) for n in range(COUNT)]] * 2
+        assert [len(partitions) for partitions in stored.calls] == [2 * COUNT]
+
+    run(scenario)
+
+
+def test_each_partition_is_refused_by_itself() -> None:
+    async def scenario() -> None:
+        stored = Stored()
+        full, there = stored.hosted.partition(2, "a"), (ErrorCode.NONE, 0)
+        stored.failing = {full: OutOfSpaceError("/data", "full")}
+        rows = await stored.delete(("a", [(1, 0), (COUNT, 0), (2, 0)]), ("c", [(0, 0)]), ("compacted", [(3, 0)]))
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert rows == [
+            [(1, *there), (COUNT, unknown, -1), (2, ErrorCode.KAFKA_STORAGE_ERROR, -1)],
+            [(0, unknown, -1)],
+            [(3, ErrorCode.POLICY_VIOLATION, -1)],
+        ]
+        assert stored.calls == [[stored.hosted.partition(1, "a"), full]]
+
+    run(scenario)
+
+
+def test_a_partition_that_goes_while_its_start_is_stored_is_not_begun_anew() -> None:
+    async def scenario() -> None:
+        stored = Stored()
+        partition = stored.hosted.partition(1, "a")
+
+        async def store_starts(partitions: Sequence[Partition]) -> dict[Partition, OttlaError]:
+            partition.let_go()
+            partition.log_or_none = None
+            return {}
+
+        stored.maintenance.store_starts = store_starts
+        assert await stored.delete(("a", [(1, 0)])) == [[(1, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]]
+        assert partition.log_or_none is None
+
+    run(scenario)
+
+
+def test_others_have_their_turn_while_records_of_many_partitions_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        stored, counted = Stored(), Turns(monkeypatch, turns)
+        stored.maintenance.move_start = counted.counted(stored.maintenance.move_start)
+        await stored.delete(("a", [(index, 0) for index in range(COUNT)]))
+        assert counted.calls == COUNT
+        assert counted.most_calls <= delete_records.DELETIONS_PER_TURN
 
     run(scenario)

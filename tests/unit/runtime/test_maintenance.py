@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import random
 
 import pytest
 
-from ottla.log.directory import CLEAN_SHUTDOWN, RECOVERY_POINTS
+from ottla.log.directory import CLEAN_SHUTDOWN, LOG_START_OFFSETS, RECOVERY_POINTS
 from ottla.log.disk import Bytes
 from ottla.model.errors import OutOfSpaceError
 from ottla.runtime.maintenance import Maintenance
+from ottla.runtime.partition import Partition
 from tests.unit.log.support import NOW_MS, append, batch_of
 from tests.unit.runtime.leader_stub import TOPIC, Following, LeaderStub
 from tests.unit.runtime.test_replica_fetcher import run
@@ -29,11 +31,14 @@ def test_records_that_are_deleted_make_room_on_a_full_disk() -> None:
             log.roll(NOW_MS)
         following.partition().append_as_follower(memoryview(b""), 30, 0)
         following.disk.fail_writes = lambda size: OSError(errno.ENOSPC, "No space left on device")
-        with pytest.raises(OutOfSpaceError):
-            await maintenance.delete_records(following.partition(), 20)
+        partition = following.partition()
+        maintenance.move_start(partition, 20)
+        (error,) = (await maintenance.store_starts([partition])).values()
+        assert isinstance(error, OutOfSpaceError)
         await following.until(lambda: not any(".deleted" in name for name in following.disk.listdir(log.directory)))
         following.disk.fail_writes = lambda size: None
-        assert await maintenance.delete_records(following.partition(), 20) == 20
+        assert not await maintenance.store_starts([partition])
+        assert following.disk.read(f"/data/{LOG_START_OFFSETS}") == f"0\n1\n{TOPIC} 0 20\n".encode()
         await maintenance.stop()
 
     run(scenario)
@@ -55,6 +60,50 @@ def two_directories(monkeypatch: pytest.MonkeyPatch, error: int) -> Following:
 
     monkeypatch.setattr(following.disk, "write_atomically", fail_in_the_first)
     return following
+
+
+def test_starts_are_stored_in_one_write_and_before_they_are_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        following = Following(LeaderStub(5))
+        maintenance, partitions = maintenance_of(following), list(following.table)
+        writes: list[str] = []
+        write_atomically = following.disk.write_atomically
+
+        def noted(path: str, data: Bytes) -> None:
+            writes.append(path)
+            write_atomically(path, data)
+
+        for partition in partitions:
+            append(partition.log, batch_of(10))
+            partition.append_as_follower(memoryview(b""), 10, 0)
+            maintenance.move_start(partition, 7)
+        monkeypatch.setattr(following.disk, "write_atomically", noted)
+        assert not await maintenance.store_starts(partitions)
+        assert writes == [f"/data/{LOG_START_OFFSETS}"]
+        lines = following.disk.crash(random.Random(1)).read(f"/data/{LOG_START_OFFSETS}").decode().splitlines()
+        assert lines[2:] == [f"{TOPIC} {index} 7" for index in range(5)]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+def test_a_directory_that_cannot_store_a_start_keeps_no_other_from_it(
+    monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    async def scenario() -> None:
+        following = two_directories(monkeypatch, error)
+        maintenance = maintenance_of(following)
+        told: list[int] = []
+        for partition in following.table:
+            partition.append_as_follower(memoryview(b""), 10, 0)
+            maintenance.move_start(partition, 5)
+        monkeypatch.setattr(Partition, "grown", lambda partition: told.append(partition.index))
+        failed = await maintenance.store_starts(list(following.table))
+        assert list(failed) == [following.partition(0)]
+        assert told == [1]
+        assert following.disk.read(f"/more/{LOG_START_OFFSETS}") == f"0\n1\n{TOPIC} 1 5\n".encode()
+
+    run(scenario)
 
 
 def test_a_full_directory_keeps_no_other_from_being_checkpointed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,7 +122,7 @@ def test_a_start_above_the_cut_is_lowered_too() -> None:
     async def scenario() -> None:
         following = filled()
         following.log().delete_records_before(8)
-        await following.directories.store_log_start(following.partition())
+        assert not await following.directories.checkpoints.store_log_starts([following.partition()])
         async with following.directories.checkpoints.lowered(following.partition(), 4):
             pass
         assert following.directories.online[0].log_start_offsets[TP] == 4
@@ -151,5 +151,7 @@ def test_who_is_gone_is_not_stored() -> None:
         await following.directories.checkpoints.store([partition])
         await following.directories.checkpoints.store_high_watermarks([partition])
         assert following.directories.online[0].recovery_points == {}
+        assert list(await following.directories.checkpoints.store_log_starts([partition])) == [partition]
+        assert following.directories.online[0].log_start_offsets == {}
 
     run(scenario)
