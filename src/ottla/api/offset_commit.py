@@ -2,6 +2,9 @@
 
 Topics have names until version 9 and ids from 10 on. A topic or partition that is not there is refused by itself; what
 the coordinator says about the member is the answer for all partitions.
+
+The offsets of an ordinary request are written in one batch, all or none. A long one is committed a thousand at a time,
+with turns for others in between, and each of these parts stands for itself.
 """
 
 from __future__ import annotations
@@ -9,9 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.api.deferred import Alone, Deferred
+from ottla.api.turns import in_turns
 from ottla.core.groups.offset_commands import CommitOffsets, NewOffset, new_offset
 from ottla.model.chunks import Chunks
 from ottla.model.errors import ApiError, ErrorCode
@@ -27,8 +31,10 @@ from ottla.wire.offset_commit import (
 if TYPE_CHECKING:
     from ottla.api.context import RequestContext
 
-PARSED_INLINE_BYTES_MAX: Final = 64 * 1024
-"""A longer request is parsed, and answered, in a thread."""
+PARSED_INLINE_BYTES_MAX: Final = 32 * 1024
+"""A longer request is parsed, and answered, in a thread. It has room for fewer than two thousand offsets."""
+OFFSETS_PER_TURN: Final = 1000
+"""Of a long request: so many are committed at a time."""
 
 SHORT_BYTES_MAX: Final = 1024
 """No longer request is looked up among those that are repeated."""
@@ -38,6 +44,7 @@ _pack_correlation: Final = Struct(">i").pack
 
 Key: TypeAlias = tuple[int, bytes]
 """The version of a request, and what it says before its offset."""
+Codes: TypeAlias = list[ErrorCode] | ApiError
 Refused = Mapping[int, ErrorCode]
 """Partitions that are not there, by their place among all that were asked for."""
 
@@ -69,18 +76,45 @@ def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | De
 
 
 async def _handle_long(ctx: RequestContext, frame: bytes, position: int) -> Chunks:
-    """Only the coordinator's part of it is done on the loop."""
+    """Only the coordinator's part of it is done on the loop, and that in turns."""
     run = ctx.services.world.offload.run
     request, offsets, refused = await run(_parsed, ctx, frame, position)
-    codes: Sequence[ErrorCode] | Awaitable[Sequence[ErrorCode]] = []
     try:
-        if offsets:
-            codes = ctx.services.groups.submit(request.group_id, _command(ctx, request, offsets))
-        if not isinstance(codes, list):
-            codes = await cast("Awaitable[Sequence[ErrorCode]]", codes)
+        codes = await _commit_in_turns(ctx, request, offsets)
     except ApiError as error:
         codes, refused = _each_failed(ctx, request, error), {}
     return await run(_answer, ctx, request, codes, refused)
+
+
+async def _commit_in_turns(ctx: RequestContext, request: OffsetCommit, offsets: Sequence[NewOffset]) -> list[ErrorCode]:
+    """A code for each of the offsets; ApiError if none of them was accepted."""
+    parts = [offsets[first : first + OFFSETS_PER_TURN] for first in range(0, len(offsets), OFFSETS_PER_TURN)]
+    submitted = [_submit(ctx, _command(ctx, request, part)) async for part in in_turns(parts, 1)]
+    answers = [await answer if isinstance(answer, Awaitable) else answer for answer in submitted]
+    errors = [answer for answer in answers if isinstance(answer, ApiError)]
+    if errors and len(errors) == len(parts):
+        raise errors[0]
+    ctx.services.metrics.request_errors[ctx.api_key] += bool(errors)
+    codes: list[ErrorCode] = []
+    for part, answer in zip(parts, answers, strict=True):
+        codes += [answer.code] * len(part) if isinstance(answer, ApiError) else answer
+    return codes
+
+
+def _submit(ctx: RequestContext, command: CommitOffsets) -> Codes | Awaitable[Codes]:
+    """What the coordinator says to a part of a request."""
+    try:
+        answer = ctx.services.groups.submit(command.group_id, command)
+    except ApiError as error:
+        return error
+    return answer if isinstance(answer, list) else asyncio.ensure_future(_codes(answer))
+
+
+async def _codes(answer: Awaitable[list[ErrorCode]]) -> Codes:
+    try:
+        return await answer
+    except ApiError as error:
+        return error
 
 
 def _parsed(
@@ -90,7 +124,7 @@ def _parsed(
     return request, *_wanted(ctx, request)
 
 
-def _command(ctx: RequestContext, request: OffsetCommit, offsets: list[NewOffset]) -> CommitOffsets:
+def _command(ctx: RequestContext, request: OffsetCommit, offsets: Sequence[NewOffset]) -> CommitOffsets:
     group_id, epoch, member_id, instance_id, retention_ms, _ = request
     return CommitOffsets(group_id, offsets, member_id, epoch, instance_id, retention_ms, ctx.api_version)
 

@@ -7,9 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from ottla.api import offset_commit
+from ottla.api import offset_commit, turns
 from ottla.api.context import RequestContext
 from ottla.api.deferred import Alone
+from ottla.core.groups.offset_commands import CommitOffsets
 from ottla.model.errors import ErrorCode, MalformedMessageError
 from ottla.model.ids import ZERO_UUID
 from ottla.wire.messages.offset_commit import (
@@ -20,6 +21,7 @@ from ottla.wire.messages.offset_commit import (
 )
 from ottla.wire.schema import encode
 from tests.unit.api.offset_services import OTHER_ID, OffsetServices
+from tests.unit.api.turns import Turns
 from tests.unit.core.groups.offset_coordinator import START_MS, TOPIC_ID
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -101,6 +103,50 @@ def test_a_long_request_is_parsed_and_answered_in_a_thread(later: bool, refused:
     assert commit(services, 9, *LONG) == [codes] * 30
     assert services.offload.runs == 2
     assert services.metrics.request_errors[8] == refused
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_others_have_their_turn_while_very_many_offsets_are_committed(
+    monkeypatch: pytest.MonkeyPatch, later: bool
+) -> None:
+    monkeypatch.setattr(offset_commit, "OFFSETS_PER_TURN", 7)
+    services, counted = OffsetServices(), Turns(monkeypatch, turns)
+    services.groups.later = later
+    sizes: list[int] = []
+    submit = services.groups._submit
+
+    def noted(key: str, command: CommitOffsets) -> list[ErrorCode]:
+        sizes.append(len(command.offsets))
+        answer: list[ErrorCode] = submit(key, command)
+        return answer
+
+    monkeypatch.setattr(services.groups, "_submit", noted)
+    monkeypatch.setattr(services.groups, "submit", counted.counted(services.groups.submit))
+    assert commit(services, 9, *LONG) == [[0, 0, UNKNOWN]] * 30
+    assert sizes == [7] * 8 + [4]
+    assert counted.most_calls == 1
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_part_of_a_long_request_is_refused_by_itself(monkeypatch: pytest.MonkeyPatch, later: bool) -> None:
+    """A member that is fenced on the way has committed what came before."""
+    monkeypatch.setattr(offset_commit, "OFFSETS_PER_TURN", 20)
+    services = OffsetServices()
+    services.groups.later = later
+    submit, asked = services.groups._submit, 0
+
+    def fenced_later(key: str, command: CommitOffsets) -> list[ErrorCode]:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            services.groups.refused["g"] = ErrorCode.FENCED_MEMBER_EPOCH
+        answer: list[ErrorCode] = submit(key, command)
+        return answer
+
+    monkeypatch.setattr(services.groups, "_submit", fenced_later)
+    fenced = ErrorCode.FENCED_MEMBER_EPOCH
+    assert commit(services, 9, *LONG) == [[0, 0, UNKNOWN]] * 10 + [[fenced, fenced, UNKNOWN]] * 20
+    assert services.metrics.request_errors[8] == 1
 
 
 def test_a_later_commit_does_not_overtake_a_long_one() -> None:
