@@ -8,12 +8,12 @@ others are answered OPERATION_NOT_ATTEMPTED. Fenced producers hear PRODUCER_FENC
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.api.cluster_view import INTERNAL_TOPICS
 from ottla.api.producer_fencing import fencing_code
+from ottla.api.turns import in_turns
 from ottla.core.transactions.commands import AddPartitions, VerifyPartitions
 from ottla.core.transactions.transaction import EPOCH_PER_TRANSACTION
 from ottla.model.errors import ApiError, ErrorCode
@@ -35,9 +35,11 @@ if TYPE_CHECKING:
 FENCED_SINCE = 2
 FROM_BROKERS_SINCE = 4
 TRANSACTIONS_PER_TURN_MAX = 200
+PARTITIONS_PER_TURN_MAX = 1000
 
 Topics: TypeAlias = Sequence[AddPartitionsToTxnTopic]
-CodeOf: TypeAlias = Callable[[TopicPartition], ErrorCode]
+CodeOf: TypeAlias = Callable[[str, int], ErrorCode]
+"""Says what became of a partition."""
 
 
 def handle(
@@ -46,14 +48,13 @@ def handle(
     if ctx.api_version >= FROM_BROKERS_SINCE:
         return _from_broker(ctx, request.transactions)
     topics = request.v3_and_below_topics
-    partitions = _partitions(topics)
-    if problems := _problems(ctx, partitions, from_client=True):
+    if problems := _problems(ctx, topics, from_client=True):
         return _client_response(topics, _with_problems(problems))
     command = AddPartitions(
         _checked_id(request.v3_and_below_transactional_id),
         request.v3_and_below_producer_id,
         request.v3_and_below_producer_epoch,
-        partitions,
+        _partitions(topics),
     )
     answer = ctx.services.transactions.submit(command.transactional_id, command)
     return then(answer, lambda _: _client_response(topics, _always(ErrorCode.NONE)))
@@ -72,10 +73,7 @@ async def _from_broker(
 ) -> AddPartitionsToTxnResponse:
     """Ask for many of them, then wait: they do not wait for each other."""
     results = []
-    for first in range(0, len(transactions), TRANSACTIONS_PER_TURN_MAX):
-        if first:
-            await asyncio.sleep(0)
-        some = transactions[first : first + TRANSACTIONS_PER_TURN_MAX]
+    async for some in in_turns(_turns(transactions), 1):
         asked = [_ask(ctx, transaction) for transaction in some]
         for transaction, answer in zip(some, asked, strict=True):
             topic_results = _topic_results(transaction.topics, await _code_of(answer))
@@ -85,17 +83,36 @@ async def _from_broker(
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
+def _turns(
+    transactions: Sequence[AddPartitionsToTxnTransaction],
+) -> Iterator[list[AddPartitionsToTxnTransaction]]:
+    """What is asked before others have their turn: some transactions, or one of very many partitions."""
+    some: list[AddPartitionsToTxnTransaction] = []
+    partitions = 0
+    for transaction in transactions:
+        added = sum(len(topic.partitions) for topic in transaction.topics)
+        if some and (len(some) >= TRANSACTIONS_PER_TURN_MAX or partitions + added > PARTITIONS_PER_TURN_MAX):
+            yield some
+            some, partitions = [], 0
+        some.append(transaction)
+        partitions += added
+    if some:
+        yield some
+
+
 def _ask(ctx: RequestContext, transaction: AddPartitionsToTxnTransaction) -> CodeOf | Awaitable[CodeOf]:
-    partitions = _partitions(transaction.topics)
-    if problems := _problems(ctx, partitions, from_client=False):
+    if problems := _problems(ctx, transaction.topics, from_client=False):
         return _with_problems(problems)
+    partitions = _partitions(transaction.topics)
     producer = transaction.producer_id, transaction.producer_epoch
     submit = ctx.services.transactions.submit
     try:
         transactional_id = _checked_id(transaction.transactional_id)
         if transaction.verify_only:
             verify = VerifyPartitions(transactional_id, *producer, partitions, add=False)
-            return then(submit(transactional_id, verify), lambda codes: codes.__getitem__)
+            return then(
+                submit(transactional_id, verify), lambda codes: lambda topic, index: codes[TopicPartition(topic, index)]
+            )
         add = AddPartitions(transactional_id, *producer, partitions, EPOCH_PER_TRANSACTION)
         return then(submit(transactional_id, add), lambda _: _always(ErrorCode.NONE))
     except ApiError as error:
@@ -121,27 +138,26 @@ def _partitions(topics: Topics) -> frozenset[TopicPartition]:
     return frozenset(TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
 
 
-def _problems(
-    ctx: RequestContext, partitions: frozenset[TopicPartition], *, from_client: bool
-) -> dict[TopicPartition, ErrorCode]:
+def _problems(ctx: RequestContext, topics: Topics, *, from_client: bool) -> dict[TopicPartition, ErrorCode]:
     """The partitions that a transaction cannot write to. Clients have no business in internal topics."""
-    topics = ctx.services.image.topics
-    problems = {}
-    for partition in sorted(partitions):
-        topic = topics.get(partition.topic)
-        if from_client and partition.topic in INTERNAL_TOPICS:
-            problems[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif topic is None or not 0 <= partition.partition < len(topic.partitions):
-            problems[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    known, problems = ctx.services.image.topics, {}
+    for topic in topics:
+        name, found = topic.name, known.get(topic.name)
+        if from_client and name in INTERNAL_TOPICS:
+            refused, code = topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        else:
+            count, code = 0 if found is None else len(found.partitions), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            refused = [index for index in topic.partitions if not 0 <= index < count]
+        problems.update({TopicPartition(name, index): code for index in refused})
     return problems
 
 
 def _with_problems(problems: dict[TopicPartition, ErrorCode]) -> CodeOf:
-    return lambda partition: problems.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    return lambda topic, index: problems.get(TopicPartition(topic, index), ErrorCode.OPERATION_NOT_ATTEMPTED)
 
 
 def _always(code: ErrorCode) -> CodeOf:
-    return lambda _: code
+    return lambda topic, index: code
 
 
 def _client_response(topics: Topics, code_of: CodeOf) -> AddPartitionsToTxnResponse:
@@ -154,7 +170,7 @@ def _topic_results(topics: Topics, code_of: CodeOf) -> list[AddPartitionsToTxnTo
             name=topic.name,
             results_by_partition=[
                 AddPartitionsToTxnPartitionResult(
-                    partition_index=index, partition_error_code=code_of(TopicPartition(topic.name, index))
+                    partition_index=index, partition_error_code=code_of(topic.name, index)
                 )
                 for index in topic.partitions
             ],

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from ottla.api import add_partitions_to_txn
+from ottla.api import add_partitions_to_txn, turns
 from ottla.api.add_partitions_to_txn import TRANSACTIONS_PER_TURN_MAX
-from ottla.core.transactions.commands import InitProducerId
+from ottla.core.transactions.commands import AddPartitions, InitProducerId
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -19,6 +19,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from tests.unit.api.transaction_services import Broker
+from tests.unit.api.turns import Turns
 from tests.unit.core.transactions.coordinator import A0, A1, B0, ID, TIMEOUT_MS
 
 CLIENTS = pytest.mark.parametrize("version", range(4))
@@ -150,3 +151,33 @@ def test_very_many_transactions_are_asked_about_in_turns() -> None:
     names = [f"t{number}" for number in range(2 * TRANSACTIONS_PER_TURN_MAX + 1)]
     answers = of_broker(Broker(), 5, *(transaction(A0, name=name) for name in names))
     assert list(answers) == names
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("verify_only", [False, True])
+def test_others_have_their_turn_while_transactions_of_very_many_partitions_are_asked_about(
+    monkeypatch: pytest.MonkeyPatch, later: bool, verify_only: bool
+) -> None:
+    monkeypatch.setattr(add_partitions_to_txn, "PARTITIONS_PER_TURN_MAX", 6)
+    broker, counted = Broker(later=later), Turns(monkeypatch, turns)
+    names = [f"t{number}" for number in range(10)]
+    for name in names:
+        broker.coordinator.submit(InitProducerId(name, TIMEOUT_MS, spare_producer_id=100))
+        broker.coordinator.submit(AddPartitions(name, 100, 0, frozenset((A0, A1, B0)), 2))
+    transactions = broker.services.transactions
+    monkeypatch.setattr(transactions, "submit", counted.counted(transactions.submit))
+    asked = [transaction(A0, A1, B0, name=name, verify_only=verify_only) for name in names]
+    assert of_broker(broker, 5, *asked) == {name: {A0: NONE, A1: NONE, B0: NONE} for name in names}
+    assert (counted.calls, counted.most_calls) == (10, 2)
+
+
+def test_a_transaction_of_more_partitions_than_a_turn_has_time_for_is_asked_about_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(add_partitions_to_txn, "PARTITIONS_PER_TURN_MAX", 1)
+    broker, unknown = Broker(), TopicPartition("x", 0)
+    broker.coordinator.init()
+    assert of_broker(broker, 5, transaction(A0, A1, unknown))[ID][A0] == ErrorCode.OPERATION_NOT_ATTEMPTED
+    assert broker.coordinator.known.partitions == frozenset()
+    assert of_broker(broker, 5, transaction(A0, A1, B0)) == {ID: {A0: NONE, A1: NONE, B0: NONE}}
+    assert broker.coordinator.known.partitions == {A0, A1, B0}
