@@ -5,8 +5,11 @@ The answer leaves when the metadata is on disk and this broker serves the topic.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import cache, partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ottla.api.turns import in_turns
 from ottla.core.controller.commands import CreatedTopic, CreateTopics, NewTopic
 from ottla.model.configs.describe import describe_topic
 from ottla.model.errors import ErrorCode
@@ -20,6 +23,12 @@ from ottla.wire.messages.create_topics import (
 
 if TYPE_CHECKING:
     from ottla.api.context import RequestContext
+    from ottla.model.configs.resolve import BrokerConfig
+
+TOPICS_PER_TURN: Final = 16
+"""Described in the answer before others have their turn: each has some thirty configs."""
+
+Overrides: TypeAlias = tuple[tuple[str, str], ...]
 
 
 async def handle(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -34,7 +43,10 @@ async def handle(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTop
         for topic in request.topics
     ]
     created = await ctx.services.controller.submit(CreateTopics(topics, validate_only=request.validate_only))
-    return CreateTopicsResponse(topics=[_result(ctx, topic) for topic in created])
+    described = cache(partial(_configs, ctx.services.config))
+    return CreateTopicsResponse(
+        topics=[_result(topic, described) async for topic in in_turns(created, TOPICS_PER_TURN)]
+    )
 
 
 def failed(request: CreateTopicsRequest, code: ErrorCode, message: str, _version: int) -> CreateTopicsResponse:
@@ -46,7 +58,7 @@ def failed(request: CreateTopicsRequest, code: ErrorCode, message: str, _version
     )
 
 
-def _result(ctx: RequestContext, topic: CreatedTopic) -> CreatableTopicResult:
+def _result(topic: CreatedTopic, described: Callable[[Overrides], list[CreatableTopicConfigs]]) -> CreatableTopicResult:
     code, message = topic.outcome
     if code:
         return CreatableTopicResult(name=topic.name, error_code=code, error_message=message, configs=None)
@@ -55,14 +67,19 @@ def _result(ctx: RequestContext, topic: CreatedTopic) -> CreatableTopicResult:
         topic_id=topic.topic_id or ZERO_UUID,
         num_partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
-        configs=[
-            CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.sensitive,
-            )
-            for entry in describe_topic(topic.configs, ctx.services.config)
-        ],
+        configs=described(tuple(topic.configs.items())),
     )
+
+
+def _configs(broker: BrokerConfig, overrides: Overrides) -> list[CreatableTopicConfigs]:
+    """What a topic with these configs of its own has. Those that are created together mostly have the same."""
+    return [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.sensitive,
+        )
+        for entry in describe_topic(dict(overrides), broker)
+    ]
