@@ -46,7 +46,6 @@ TRANSACTION_APIS: Final[tuple[Api, ...]] = (
         add_partitions_to_txn.handle,
         Permission(_TRANSACTIONAL_ID, Operation.WRITE),
         error_response=add_partitions_to_txn.failed,
-        heavy=True,
     ),
     declared_api(
         AddOffsetsToTxnRequest,

@@ -179,7 +179,7 @@ class Dispatcher:
         try:
             result = cast("Handler", api.handler)(context, request)
             if not isinstance(result, Message):
-                awaiting = self._serve_awaited(api, context, request, result, peer)
+                awaiting = self._serve_awaited(api, context, request, result, peer, heavy=api.heavy)
                 return self._later(awaiting, _weight(api, len(data)))
             if api.heavy and has_many_items(result):
                 encoding = self._serve_heavy(api, context, request, result, peer)
@@ -231,14 +231,22 @@ class Dispatcher:
             result = cast("Handler", api.handler)(context, request)
         except Exception as error:
             return self._error_answer(api, context, request, error, peer)
-        return await self._serve_awaited(api, context, request, result, peer)
+        return await self._serve_awaited(api, context, request, result, peer, heavy=True)
 
     async def _serve_awaited(
-        self, api: Api, context: RequestContext, request: Message, result: Message | Awaitable[Message], peer: Peer
+        self,
+        api: Api,
+        context: RequestContext,
+        request: Message,
+        result: Message | Awaitable[Message],
+        peer: Peer,
+        *,
+        heavy: bool,
     ) -> Chunks:
+        """`heavy`: the answer may have very many items, as one to a long request may."""
         try:
             answer = result if isinstance(result, Message) else await result
-            if api.heavy and has_many_items(answer):
+            if heavy and has_many_items(answer):
                 return await self._serve_heavy(api, context, request, answer, peer)
             return [encode_response(answer, context.api_version, context.correlation_id)]
         except Exception as error:

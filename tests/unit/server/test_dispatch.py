@@ -310,14 +310,21 @@ def test_a_newer_client_learns_which_api_versions_there_are(version: int) -> Non
     assert not caller.refused
 
 
-def test_a_long_request_is_decoded_in_a_thread(run: Run) -> None:
+@pytest.mark.parametrize(("topics_answered", "threads"), [(10_000, 2), (10, 1)], ids=["long answer", "short answer"])
+def test_a_long_request_is_decoded_and_its_long_answer_encoded_in_a_thread(
+    run: Run, topics_answered: int, threads: int
+) -> None:
     async def main() -> None:
+        def handler(_: RequestContext, request: CreatePartitionsRequest) -> Message:
+            assert len(request.topics) == 10_000
+            return answer_to(CreatePartitionsRequest(topics=request.topics[:topics_answered], timeout_ms=0))
+
         services = make_services()
-        dispatcher = Dispatcher([create_partitions(lambda _, request: answer_to(request))], services)
+        dispatcher = Dispatcher([create_partitions(handler)], services)
         result = dispatcher.dispatch(Caller(), create_request(topics=10_000))
-        assert len(decoded(await answered(result)).results) == 10_000
+        assert len(decoded(await answered(result)).results) == topics_answered
         assert isinstance(services.world.offload, ThreadOffload)
-        assert services.world.offload.calls == 1
+        assert services.world.offload.calls == threads
         await dispatcher.close()
 
     run(main)
