@@ -1,14 +1,16 @@
-"""However requests come together in a receive, each gets its answer and leaves in the log what it would alone."""
+"""However requests come together or are cut up, each gets its answer and leaves in the log what it would alone."""
 
 from __future__ import annotations
 
 import errno
+from functools import partial
 from typing import NamedTuple, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.api import produce
 from tests.unit.api.produce_groups import GROUPS, Group, Part, Sender
 from tests.unit.api.produce_services import Broker
 from tests.unit.log.crash_disk import CrashDisk
@@ -112,3 +114,23 @@ def test_groups_change_nothing_but_the_cost(kind: str, script: list[Receive]) ->
         assert counters[0].produce_requests == counters[1].produce_requests
 
     run(scenario)
+
+
+@given(st.lists(receives, max_size=12), st.integers(1, 3))
+def test_turns_change_nothing_but_the_time(script: list[Receive], per_turn: int) -> None:
+    """A request that is served in turns, as those of very many partitions are, is served as if it were short."""
+
+    async def scenario(patch: pytest.MonkeyPatch) -> None:
+        in_turns, at_once = Side(None), Side(None)
+        patch.setattr(produce, "PARTITIONS_PER_TURN", per_turn)
+        for receive in script:
+            for request in receive.requests:
+                at_once.receive(Receive([request], receive.is_disk_full))
+                with patch.context() as few:
+                    few.setattr(produce, "PARTITIONS_INLINE_MAX", 0)
+                    in_turns.receive(Receive([request], receive.is_disk_full))
+                assert await in_turns.sender.settled() == await at_once.sender.settled()
+        assert in_turns.logs() == at_once.logs()
+
+    with pytest.MonkeyPatch.context() as patch:
+        run(partial(scenario, patch))
