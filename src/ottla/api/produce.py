@@ -31,7 +31,7 @@ from ottla.wire import produce as codec
 from ottla.wire.batch import CODEC_MASK, MAGIC
 from ottla.wire.compression import Codec
 from ottla.wire.fields import PARTITIONS_PER_REQUEST_MAX, TopicKey
-from ottla.wire.produce import ProducedPartition, ProduceRequest
+from ottla.wire.produce import PARTITIONS_INLINE_MAX, ProducedPartition, ProduceRequest
 
 if TYPE_CHECKING:
     from ottla.api.context import Caller, Services
@@ -45,8 +45,6 @@ ADMIN_CLIENT_ID = "__admin_client"
 """Who calls itself so may write to internal topics, as in Kafka."""
 MAGIC_BYTE, CODEC_BYTE = 16, 22
 """Where a batch has its format, and the low byte of its attributes."""
-PARTITIONS_INLINE_MAX: Final = 512
-"""A request of more topics and partitions is parsed in a thread, and served in turns."""
 PARTITIONS_PER_TURN: Final = 256
 BYTES_PER_TURN: Final = 4 << 20
 

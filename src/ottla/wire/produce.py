@@ -56,6 +56,9 @@ CURRENT_LEADER_SINCE: Final = 10
 
 CURRENT_LEADER_TAG: Final = 0
 
+PARTITIONS_INLINE_MAX: Final = 512
+"""A request of more topics and partitions is parsed in a thread, and served in turns."""
+
 _I16: Final = Struct(">h")
 _I32: Final = Struct(">i")
 _ACKS_TIMEOUT: Final = Struct(">hi")

@@ -21,13 +21,14 @@ from typing import Final, TypeAlias
 
 from ottla.model.errors import ApiError, MalformedMessageError
 from ottla.wire.batch import BatchHeader, check
-from ottla.wire.fields import NO_TAGS, PARTITIONS_PER_REQUEST_MAX, TopicKey, encode_count, encode_topic
+from ottla.wire.fields import NO_TAGS, TopicKey, encode_count, encode_topic
 from ottla.wire.headers import request_header_fields
 from ottla.wire.produce import (
     FLEXIBLE_SINCE,
+    PARTITIONS_INLINE_MAX,
     VERSION_MAX,
     VERSION_MIN,
-    parse,
+    parse_few,
     topic_start,
     unpack_index_length,
     unpack_index_size,
@@ -118,9 +119,12 @@ def lead_of(frame: memoryview) -> Lead | None:
         _, version, _, _, position = request_header_fields(frame)
         if not VERSION_MIN <= version <= VERSION_MAX:
             return None
-        transactional_id, acks, timeout_ms, topics = parse(frame, position, version)
+        request = parse_few(frame, position, version, PARTITIONS_INLINE_MAX)
     except MalformedMessageError:
         return None
+    if request is None:
+        return None
+    transactional_id, acks, timeout_ms, topics = request
     if transactional_id is not None or len(topics) != 1:
         return None
     topic, is_flexible = topics[0][0], version >= FLEXIBLE_SINCE
@@ -138,7 +142,7 @@ def _read_flexible(frame: memoryview, pos: int) -> list[Piece] | None:
     if count >= 0x80:
         count, pos = read_unsigned(frame, pos - 1)
     end = len(frame) - 2
-    if count > PARTITIONS_PER_REQUEST_MAX or end < pos or frame[end] or frame[end + 1]:
+    if count > PARTITIONS_INLINE_MAX or end < pos or frame[end] or frame[end + 1]:
         return None
     pieces: list[Piece] = []
     for _ in range(count - 1):
@@ -163,7 +167,7 @@ def _read_flexible(frame: memoryview, pos: int) -> list[Piece] | None:
 def _read_classic(frame: memoryview, pos: int) -> list[Piece] | None:
     count, end = int.from_bytes(frame[pos : pos + 4]), len(frame)
     pos += 4
-    if count > PARTITIONS_PER_REQUEST_MAX:
+    if count > PARTITIONS_INLINE_MAX:
         return None
     pieces: list[Piece] = []
     for _ in range(count):

@@ -15,8 +15,7 @@ from libc.string cimport memcmp, memcpy
 
 from ottla.wire.batch import CODEC_MASK, CODEC_MAX, NOT_FOR_PRODUCERS
 from ottla.wire.crc import crc32c
-from ottla.wire.fields import PARTITIONS_PER_REQUEST_MAX
-from ottla.wire.produce import stored_layout, topic_start
+from ottla.wire.produce import PARTITIONS_INLINE_MAX, stored_layout, topic_start
 
 cdef extern from "Python.h":
     Py_buffer* PyMemoryView_GET_BUFFER(object view)
@@ -42,7 +41,7 @@ cdef enum:
 cdef int CODEC = CODEC_MASK
 cdef int LAST_CODEC = CODEC_MAX
 cdef int REFUSED = NOT_FOR_PRODUCERS
-cdef long long PARTITIONS_MAX = PARTITIONS_PER_REQUEST_MAX
+cdef long long PARTITIONS_MAX = PARTITIONS_INLINE_MAX
 cdef long long NO_TIME = -1
 
 

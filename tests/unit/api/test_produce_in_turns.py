@@ -14,9 +14,11 @@ import pytest
 from ottla.api import produce
 from ottla.api.context import RequestContext
 from ottla.api.deferred import Alone
+from ottla.api.produce_ahead import ProduceGroup
 from ottla.model.errors import ErrorCode, MalformedMessageError
 from ottla.runtime import appending
 from ottla.runtime.partition import Partition
+from ottla.wire import produce_lead
 from ottla.wire.batch import BatchHeader
 from ottla.wire.fields import TopicKey
 from ottla.wire.produce import ProducedPartition
@@ -254,7 +256,8 @@ def test_what_was_written_ahead_is_not_written_again(monkeypatch: pytest.MonkeyP
 
     async def scenario() -> None:
         broker = Broker(Hosted(partitions=COUNT))
-        sender = Sender(broker.services)
+        sender = Sender(broker.services, ProduceGroup)
+        monkeypatch.setattr(produce_lead, "PARTITIONS_INLINE_MAX", COUNT + 1)
         monkeypatch.setattr(Partition, "append_next", all_but_one)
         sender.receive([sender.frame([(index, batch_of()) for index in range(COUNT)], version=VERSION)])
         assert sender.direct == 0
