@@ -264,7 +264,7 @@ class Fetches:
 
         What a session would give, without making one: most fetches find data, and most clients send them like this.
         """
-        if request.replica_id >= 0:
+        if request.replica_id >= 0 or bytes_max < 0:
             return None
         committed = request.isolation_level == READ_COMMITTED
         no_aborted = () if committed else None
@@ -275,7 +275,7 @@ class Fetches:
             for index, leader_epoch, offset, fetched_epoch, _, max_bytes in asked:
                 partition = self._table.leading_or_none(key, index)
                 log = None if partition is None else partition.log_or_none
-                if partition is None or log is None or fetched_epoch >= 0:
+                if partition is None or log is None or fetched_epoch >= 0 or max_bytes < 0:
                     return None
                 if leader_epoch != partition.leader_epoch and leader_epoch >= 0:
                     return None
@@ -318,7 +318,7 @@ class Fetches:
         collected = Collected(session, limits)
         room, slices_left = limits.bytes_max, self._slices_max
         for fetched in list(session.dirty):
-            data = self._read(fetched, max(room, 0), limits, at_least_one=collected.bytes == 0)
+            data = self._read(fetched, room, limits, at_least_one=collected.bytes == 0)
             before = collected.bytes
             collected.add(fetched, data)
             if data.records is not None:
@@ -326,6 +326,8 @@ class Fetches:
                 slices_left -= 1
                 if not slices_left:
                     room, collected.is_urgent = 0, True
+            if room < 0:
+                room = 0  # Who asked for less than nothing is told so once, as by Kafka.
         return collected
 
     def enqueue(self, waiting: WaitingFetch) -> None:
@@ -416,6 +418,8 @@ def _partition_data(
             return PartitionData(fetched.index, 0, high_watermark, last_stable_offset, start, None, closest)
     limit = last_stable_offset if isolation_level == READ_COMMITTED else high_watermark
     max_bytes = fetched.max_bytes if fetched.max_bytes < room else room
+    if max_bytes < 0 and log.log_start_offset <= fetched.fetch_offset < limit:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "fewer than no bytes cannot be read")
     records = log.read(fetched.fetch_offset, max_bytes, limit, at_least_one)
     aborted: Sequence[tuple[int, int]] | None = None
     if isolation_level == READ_COMMITTED:

@@ -10,6 +10,7 @@ from ottla.runtime.fetch_sessions import FetchSession
 from ottla.runtime.fetching import READ_COMMITTED, Fetches, FetchLimits
 from ottla.wire.batch import iterate, read_header
 from ottla.wire.fetch_types import EpochEndOffset, FetchPartition, FetchRequest, PartitionData
+from ottla.wire.fields import TopicKey
 from tests.unit.log.support import batch_of
 from tests.unit.runtime.hosted import TOPIC, Hosted, run
 
@@ -307,3 +308,37 @@ def test_a_consumer_that_knows_more_than_the_log_begins_anew_instead_of_cutting_
     assert told(9, 0) == (0, EpochEndOffset(0, 4))
     assert told(3, 5) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
     assert told(0, 0) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
+
+
+def told_for_bytes(offset: int, partition_bytes: int, bytes_max: int) -> list[tuple[int, bool]]:
+    """Error, and whether there are records, of two partitions with a record each: the same at once and in a session."""
+    answers: list[list[tuple[int, bool]]] = []
+
+    def take(topics: list[tuple[TopicKey, list[PartitionData]]]) -> None:
+        answers.append([(data.error_code, data.records is not None) for data in topics[0][1]])
+
+    async def scenario() -> None:
+        hosted = Hosted()
+        for index in (0, 1):
+            hosted.write(7, 0, index=index)
+        wanted = [FetchPartition(index, -1, offset, -1, -1, partition_bytes) for index in (0, 1)]
+        fetches, session = hosted.fetches(), FetchSession()
+        asked = FetchRequest(-1, 0, 1, bytes_max, 0, 0, -1, [(TOPIC, wanted)], [], "", None, -1, {})
+        at_once = fetches.fetch_at_once(asked, bytes_max)
+        if at_once is not None:
+            take(at_once)
+        session.update(TOPIC, wanted)
+        fetches.fetch(session, FetchLimits(0, 1, bytes_max, 0, False), take)
+
+    run(scenario)
+    assert all(answer == answers[0] for answer in answers)
+    return answers[0]
+
+
+def test_who_asks_for_less_than_no_bytes_is_told_so_and_not_given_a_batch() -> None:
+    refused = (ErrorCode.UNKNOWN_SERVER_ERROR, False)
+    assert told_for_bytes(0, -1, 1 << 20) == [refused, refused]
+    assert told_for_bytes(0, 1 << 20, -1) == [refused, (0, True)]
+    assert told_for_bytes(0, 0, 0) == [(0, True), (0, False)]
+    assert told_for_bytes(1, -1, -1) == [(0, False), (0, False)]
+    assert told_for_bytes(9, -1, -1) == [(ErrorCode.OFFSET_OUT_OF_RANGE, False)] * 2
