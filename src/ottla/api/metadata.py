@@ -2,9 +2,10 @@
 allowed.
 
 A topic that is created on the way is answered at once with its leaders, where Kafka answers LEADER_NOT_AVAILABLE
-first and lets the client ask again. Topics may be asked for by id from version 12 on; 10 and 11 have the field, and
-INVALID_REQUEST for it. A name that no topic may have is INVALID_TOPIC_EXCEPTION. Answers for very many partitions are
-built in a thread. A client that asks what it may do is told: everything, as there are no ACLs yet.
+first and lets the client ask again. Topics may be asked for by id from version 12 on, and where one is, names are not
+looked at; 10 and 11 have the field, and INVALID_REQUEST for it. A name that no topic may have is
+INVALID_TOPIC_EXCEPTION. Answers for very many partitions are built in a thread. A client that asks what it may do is
+told: everything, as there are no ACLs yet.
 """
 
 from __future__ import annotations
@@ -47,8 +48,10 @@ PARTITIONS_INLINE_MAX = 500
 
 async def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     asked = request.topics
-    if asked is not None and not asked and ctx.api_version == EMPTY_MEANS_ALL_VERSION:
-        asked = None
+    if asked is not None:
+        asked = _named_alike(asked, ctx.api_version)
+        if not asked and ctx.api_version == EMPTY_MEANS_ALL_VERSION:
+            asked = None
     if asked and request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
         failures = await _create_missing(ctx, asked)
     else:
@@ -62,14 +65,38 @@ async def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataRespo
     return _response(ctx, request, image, asked, failures)
 
 
+def _named_alike(asked: Sequence[MetadataRequestTopic], version: int) -> Sequence[MetadataRequestTopic]:
+    """Each topic once: those with ids, or, where none has one, those with names. ApiError: in Kafka's codes."""
+    by_id = {topic.topic_id: topic for topic in asked if topic.topic_id != ZERO_UUID}
+    if by_id and version >= BY_ID_SINCE:
+        return list(by_id.values())
+    by_name = {topic.name: topic for topic in asked}
+    if by_id or (None in by_name and version < BY_ID_SINCE):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"version {version} does not know topics by their ids")
+    if None in by_name:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a topic has neither a name nor an id")
+    return list(by_name.values())
+
+
+def failed(request: MetadataRequest, code: ErrorCode, _message: str, _version: int) -> MetadataResponse:
+    return MetadataResponse(
+        brokers=[],
+        topics=[
+            MetadataResponseTopic(name=topic.name or "", topic_id=topic.topic_id, error_code=code)
+            for topic in request.topics or ()
+        ],
+        error_code=code,
+    )
+
+
 async def _create_missing(ctx: RequestContext, asked: AskedTopics) -> dict[str, ErrorCode]:
     """Create the topics that are asked for by name and are not there; returns why some could not be."""
     topics = ctx.services.image.topics
-    names = dict.fromkeys(
+    names = [
         topic.name
         for topic in asked or ()
         if topic.name is not None and topic.topic_id == ZERO_UUID and topic.name not in topics
-    )
+    ]
     if not names:
         return {}
     new_topic = ctx.services.internal_topics.new_topic
@@ -100,11 +127,11 @@ def _response(
     if asked is None:
         topics = [_topic(ctx, image, topic) for topic in image.topics.values()]
     else:
-        different = {(item.name, item.topic_id): item for item in asked}
-        topics = [_asked_topic(ctx, image, item, failures) for item in different.values()]
+        topics = [_asked_topic(ctx, image, item, failures) for item in asked]
     if request.include_topic_authorized_operations:
         for topic in topics:
-            topic.topic_authorized_operations = ON_TOPIC
+            if topic.name is not None:
+                topic.topic_authorized_operations = ON_TOPIC
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
@@ -121,10 +148,6 @@ def _asked_topic(
     ctx: RequestContext, image: MetadataImage, asked: MetadataRequestTopic, failures: dict[str, ErrorCode]
 ) -> MetadataResponseTopic:
     if asked.name is None or asked.topic_id != ZERO_UUID:
-        if ctx.api_version < BY_ID_SINCE:
-            return MetadataResponseTopic(
-                name=asked.name or "", topic_id=asked.topic_id, error_code=ErrorCode.INVALID_REQUEST
-            )
         found = image.topics_by_id.get(asked.topic_id)
         if found is None:
             return MetadataResponseTopic(name=None, topic_id=asked.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID)

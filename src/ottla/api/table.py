@@ -97,7 +97,12 @@ APIS: Final[tuple[Api, ...]] = (
         ListOffsetsRequest, ListOffsetsResponse, list_offsets.handle, Permission(_TOPIC, Operation.DESCRIBE), heavy=True
     ),
     declared_api(
-        MetadataRequest, MetadataResponse, metadata.handle, Permission(_TOPIC, Operation.DESCRIBE), heavy=True
+        MetadataRequest,
+        MetadataResponse,
+        metadata.handle,
+        Permission(_TOPIC, Operation.DESCRIBE),
+        error_response=metadata.failed,
+        heavy=True,
     ),
     declared_api(ApiVersionsRequest, ApiVersionsResponse, api_versions.handle, None),
     declared_api(
