@@ -1,7 +1,7 @@
 """OffsetCommit 2-10: a group remembers up to where it has consumed.
 
 Topics have names until version 9 and ids from 10 on. A topic or partition that is not there is refused by itself; what
-the coordinator says about the member is the answer for all partitions.
+the coordinator says about the member is the answer for all others.
 
 The offsets of an ordinary request are written in one batch, all or none. A long one is committed a thousand at a time,
 with turns for others in between, and each of these parts stands for itself.
@@ -64,7 +64,7 @@ def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | De
             try:
                 codes = known.coordinator.repeat(known, offset, leader_epoch)
             except ApiError as error:
-                return _failed(ctx, codec.parse(frame, position, version), error)
+                return _failed(ctx, codec.parse(frame, position, version), error, {})
             if codes is known.answer:
                 return [_pack_correlation(ctx.correlation_id) + known.encoded_answer]
             if codes is not None:
@@ -82,7 +82,7 @@ async def _handle_long(ctx: RequestContext, frame: bytes, position: int) -> Chun
     try:
         codes = await _commit_in_turns(ctx, request, offsets)
     except ApiError as error:
-        codes, refused = _each_failed(ctx, request, error), {}
+        codes = _each_failed(ctx, request, error, refused)
     return await run(_answer, ctx, request, codes, refused)
 
 
@@ -138,7 +138,7 @@ def _commit(ctx: RequestContext, request: OffsetCommit, key: Key | None = None) 
     try:
         codes = ctx.services.groups.submit(request.group_id, command)
     except ApiError as error:
-        return _failed(ctx, request, error)
+        return _failed(ctx, request, error, refused)
     if key is not None and len(offsets) == 1 and not offsets[0].metadata and not refused and len(request.topics) == 1:
         _note(ctx, key, request, command)
     if isinstance(codes, list):
@@ -185,21 +185,21 @@ def _when(
         try:
             chunks = _answer(ctx, request, done.result(), refused)
         except ApiError as error:
-            chunks = _failed(ctx, request, error)
+            chunks = _failed(ctx, request, error, refused)
         deferred.complete(chunks)
 
     asyncio.ensure_future(codes).add_done_callback(answer)
     return deferred
 
 
-def _failed(ctx: RequestContext, request: OffsetCommit, error: ApiError) -> Chunks:
-    return _answer(ctx, request, _each_failed(ctx, request, error), {})
+def _failed(ctx: RequestContext, request: OffsetCommit, error: ApiError, refused: Refused) -> Chunks:
+    return _answer(ctx, request, _each_failed(ctx, request, error, refused), refused)
 
 
-def _each_failed(ctx: RequestContext, request: OffsetCommit, error: ApiError) -> list[ErrorCode]:
-    """The request as a whole: that is what is said of each partition, whether it is there or not."""
+def _each_failed(ctx: RequestContext, request: OffsetCommit, error: ApiError, refused: Refused) -> list[ErrorCode]:
+    """The request as a whole: that is what is said of each partition that is there."""
     ctx.services.metrics.request_errors[ctx.api_key] += 1
-    return [error.code] * sum(len(partitions) for _, partitions in request.topics)
+    return [error.code] * (sum(len(partitions) for _, partitions in request.topics) - len(refused))
 
 
 def _answer(ctx: RequestContext, request: OffsetCommit, codes: Sequence[ErrorCode], refused: Refused) -> Chunks:

@@ -2,9 +2,9 @@
 
 The transaction coordinator is asked first whether the transaction is open and has the group's partition of the offsets
 topic in it, unless that is turned off. Producers of version 5 (KIP-890) do not add that partition themselves: it is
-added on the way. Versions 0 and 1 do not know that a coordinator may be loading, and are told that it is not available;
-versions before 4 do not know TRANSACTION_ABORTABLE, and get INVALID_TXN_STATE. Fenced producers hear
-INVALID_PRODUCER_EPOCH in every version.
+added on the way. A partition that is not there is refused by itself. Versions 0 and 1 do not know that a coordinator
+may be loading, and are told that it is not available; versions before 4 do not know TRANSACTION_ABORTABLE, and get
+INVALID_TXN_STATE. Fenced producers hear INVALID_PRODUCER_EPOCH in every version.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from ottla.core.groups.offset_commands import CommitTransactionalOffsets, NewOffset
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import TopicPartition
-from ottla.runtime.coordinators import then
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -87,9 +86,39 @@ def handle(
             for asked in request.topics
         ]
     )
-    offsets = wanted.offsets
-    if not offsets:
+    if not wanted.offsets:
         return response
+
+    def with_codes(codes: Sequence[ErrorCode]) -> TxnOffsetCommitResponse:
+        wanted.settle(codes)
+        return response
+
+    def refused(error: ApiError) -> TxnOffsetCommitResponse:
+        ctx.services.metrics.request_errors[ctx.api_key] += 1
+        return with_codes([_known_code(error.code, ctx.api_version)] * len(wanted.offsets))
+
+    try:
+        codes = _commit(ctx, request, wanted.offsets)
+    except ApiError as error:
+        return refused(error)
+    return with_codes(codes) if isinstance(codes, list) else _answer_when(codes, with_codes, refused)
+
+
+async def _answer_when(
+    codes: Awaitable[list[ErrorCode]],
+    with_codes: Callable[[Sequence[ErrorCode]], TxnOffsetCommitResponse],
+    refused: Callable[[ApiError], TxnOffsetCommitResponse],
+) -> TxnOffsetCommitResponse:
+    try:
+        return with_codes(await codes)
+    except ApiError as error:
+        return refused(error)
+
+
+def _commit(
+    ctx: RequestContext, request: TxnOffsetCommitRequest, offsets: list[NewOffset]
+) -> list[ErrorCode] | Awaitable[list[ErrorCode]]:
+    """What becomes of each offset. ApiError: why none of them is taken."""
     if not request.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "name the group")
     groups = ctx.services.groups
@@ -106,17 +135,13 @@ def handle(
             add=adds,
         )
 
-    def with_codes(codes: list[ErrorCode]) -> TxnOffsetCommitResponse:
-        wanted.settle(codes)
-        return response
-
     if isinstance(verified, Awaitable):
         # Its transaction may end meanwhile: a marker that comes before the offsets takes the permission away.
         guard = groups.guard(request.group_id, request.producer_id, request.producer_epoch)
-        return _commit_when(verified, guard, ctx, request, offsets, with_codes)
+        return _commit_when(verified, guard, ctx, request, offsets)
     _check(verified)
     # In the same turn: the transaction cannot end in between.
-    return then(groups.submit(request.group_id, _command(ctx, request, offsets)), with_codes)
+    return groups.submit(request.group_id, _command(ctx, request, offsets))
 
 
 async def _commit_when(
@@ -125,13 +150,12 @@ async def _commit_when(
     ctx: RequestContext,
     request: TxnOffsetCommitRequest,
     offsets: list[NewOffset],
-    with_codes: Callable[[list[ErrorCode]], TxnOffsetCommitResponse],
-) -> TxnOffsetCommitResponse:
+) -> list[ErrorCode]:
     _check(await verified)
     guard()
     # In the same turn: nothing comes in between.
     answer = ctx.services.groups.submit(request.group_id, _command(ctx, request, offsets))
-    return with_codes(answer if isinstance(answer, list) else await answer)
+    return answer if isinstance(answer, list) else await answer
 
 
 def _check(verified: Mapping[TopicPartition, ErrorCode] | None) -> None:

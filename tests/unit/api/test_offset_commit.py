@@ -81,11 +81,11 @@ def test_without_anything_that_is_there_nobody_is_asked() -> None:
 
 
 @pytest.mark.parametrize("later", [False, True])
-def test_a_refusal_is_the_answer_for_all_partitions(later: bool) -> None:
+def test_a_refusal_is_the_answer_for_all_partitions_that_are_there(later: bool) -> None:
     services = OffsetServices()
     services.groups.later = later
     services.groups.refused["g"] = ErrorCode.NOT_COORDINATOR
-    assert commit(services, 9, topic(0, 3)) == [[ErrorCode.NOT_COORDINATOR] * 2]
+    assert commit(services, 9, topic(0, 3, 1)) == [[ErrorCode.NOT_COORDINATOR, UNKNOWN, ErrorCode.NOT_COORDINATOR]]
     assert services.metrics.request_errors[8] == 1
 
 
@@ -99,8 +99,8 @@ def test_a_long_request_is_parsed_and_answered_in_a_thread(later: bool, refused:
     services.groups.later = later
     if refused:
         services.groups.refused["g"] = ErrorCode.NOT_COORDINATOR
-    codes = [ErrorCode.NOT_COORDINATOR] * 3 if refused else [0, 0, UNKNOWN]
-    assert commit(services, 9, *LONG) == [codes] * 30
+    code = ErrorCode.NOT_COORDINATOR if refused else ErrorCode.NONE
+    assert commit(services, 9, *LONG) == [[code, code, UNKNOWN]] * 30
     assert services.offload.runs == 2
     assert services.metrics.request_errors[8] == refused
 

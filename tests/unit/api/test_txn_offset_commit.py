@@ -58,7 +58,8 @@ def test_offsets_wait_for_the_transaction(version: int, later: bool) -> None:
 def test_without_the_transaction_nothing_is_written() -> None:
     services = OffsetServices()
     services.transactions.refusal = ErrorCode.INVALID_TXN_STATE
-    assert commit(services, 4, (0, 3)) == [ErrorCode.INVALID_TXN_STATE] * 2
+    assert commit(services, 4, (0, 3)) == [ErrorCode.INVALID_TXN_STATE, UNKNOWN]
+    assert sum(services.metrics.request_errors) == 1
     assert not services.coordinator.log
 
 
