@@ -17,9 +17,10 @@ What an editor of a shard must keep true:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from ottla.model.configs.resolve import BrokerConfig
 from ottla.model.errors import ErrorCode
 
 AnswerT = TypeVar("AnswerT")
@@ -27,6 +28,9 @@ RecordT = TypeVar("RecordT")
 
 Ticket = int
 """Names one request that waits for its answer."""
+
+Checks: TypeAlias = Mapping[type["Command[Any]"], Callable[[Any, BrokerConfig], None]]
+"""What can be refused (ApiError) of a kind of command by whoever is asked, knowing nothing but the configs."""
 
 
 class Command(Generic[AnswerT]):

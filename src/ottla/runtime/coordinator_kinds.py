@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final, cast
 from uuid import UUID
 
 from ottla.core.coordination import Outcome, Shard
+from ottla.core.groups import shard as groups
 from ottla.core.groups.records import GroupRecord
 from ottla.core.groups.shard import GroupShard
+from ottla.core.transactions import shard as transactions
 from ottla.core.transactions.records import TransactionRecord
 from ottla.core.transactions.shard import TransactionShard
 from ottla.model.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -36,6 +38,7 @@ def group_kind(
         partitions_default=lambda found: found.offsets_topic_num_partitions,
         commit_timeout_ms=lambda found: found.offsets_commit_timeout_ms,
         load_buffer_bytes=lambda found: found.offsets_load_buffer_size,
+        checks=groups.CHECKS,
         codec=lambda found: found.offsets_topic_compression_codec,
         quick_replay=lambda shard: OffsetLoading(cast(GroupShard, shard)),
         metadata_changed=_tell_groups,
@@ -62,5 +65,6 @@ def transaction_kind(
         partitions_default=lambda found: found.transaction_state_log_num_partitions,
         commit_timeout_ms=lambda found: found.offsets_commit_timeout_ms,
         load_buffer_bytes=lambda found: found.transaction_state_log_load_buffer_size,
+        checks=transactions.CHECKS,
         replaceable=TRANSACTION_KEY,
     )

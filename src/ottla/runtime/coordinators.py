@@ -22,12 +22,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import structlog
 
-from ottla.core.coordination import AnswerT, Command, Outcome, Shard
+from ottla.core.coordination import AnswerT, Checks, Command, Outcome, Shard
 from ottla.model.errors import ApiError, ErrorCode, OttlaError, StorageError
 from ottla.model.ids import NO_SEQUENCE, TopicPartition
 from ottla.runtime.coordinator_loading import Decode, QuickReplay, ShardLoading
@@ -69,6 +69,8 @@ class CoordinatorKind(Generic[RecordT]):
     """How many partitions the topic will have, before it is there."""
     commit_timeout_ms: Callable[[BrokerConfig], int]
     load_buffer_bytes: Callable[[BrokerConfig], int]
+    checks: Checks = field(default_factory=dict)
+    """What is refused even where there is no coordinator: whoever finds it would say the same."""
     codec: Callable[[BrokerConfig], int] = lambda _: Codec.NONE
     encode_alone: EncodeAlone[RecordT] | None = None
     """For those that are written one at a time, and often."""
@@ -174,10 +176,23 @@ class Coordinators(Generic[RecordT]):
         """
         places = self._places
         if not places:
+            self._check(command)
             raise not_coordinator()
         found = self._hashes.get(key)
         place = places[(self.partition_for(key) if found is None else found % len(places))]
+        if type(place) is not CoordinatorShard:
+            self._check(command)
         return cast("AnswerT | Awaitable[AnswerT]", place.submit(command))
+
+    def _check(self, command: Command[AnswerT]) -> None:
+        check = self._kind.checks.get(type(command))
+        if check is not None:
+            check(command, self._config())
+
+    @property
+    def are_known(self) -> bool:
+        """Whether the internal topic is there, so that it can be said who coordinates what."""
+        return bool(self._places)
 
     def at_work_for(self, key: str) -> CoordinatorShard[RecordT] | None:
         """Who would be handed a key's commands, if that is a coordinator at work."""

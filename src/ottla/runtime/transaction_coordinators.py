@@ -148,6 +148,8 @@ class TransactionCoordinators:
         None if they all do. ApiError if none does; where some do, what holds for each. The coordinator that is asked
         may be on another broker.
         """
+        if not self.coordinators.are_known:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no transactions yet; try again")
         if self._remote is not None:
             place = self.coordinators.partition_for(transactional_id)
             asked = self._remote.verify(place, transactional_id, producer_id, producer_epoch, partitions, add=add)

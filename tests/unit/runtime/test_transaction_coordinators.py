@@ -369,3 +369,13 @@ def test_a_coordinator_elsewhere_is_asked_and_believed(tmp_path: Path) -> None:
         assert refused.value.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
     run(scenario)
+
+
+def test_before_there_are_transactions_nobody_is_sent_to_look_for_another_coordinator(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = TransactionBroker(tmp_path)
+        with pytest.raises(ApiError) as refused:
+            broker.transactions.verify("tx", 7, 3, [DATA], add=False)
+        assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    run(scenario)

@@ -8,9 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ottla.core.coordination import Command, Outcome, Ticket
+from ottla.core.coordination import Checks, Command, Outcome, Ticket
 from ottla.core.groups import classic_join, classic_sync
-from ottla.core.groups.classic_commands import Heartbeat, JoinGroup, LeaveGroup, LeavingMember, LeftMember, SyncGroup
+from ottla.core.groups.classic_commands import (
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    LeftMember,
+    SyncGroup,
+    check_named,
+)
 from ottla.core.groups.classic_group import EMPTY, PREPARING, STABLE, ClassicGroup
 from ottla.core.groups.classic_rebalance import (
     JOIN,
@@ -49,18 +57,17 @@ def _join_group(state: GroupState, command: JoinGroup, ticket: Ticket, now_ms: i
 
 
 def _sync_group(state: GroupState, command: SyncGroup, ticket: Ticket, now_ms: int) -> GroupOutcome:
-    group = _group_with_members(state, command.group_id)
+    group = _group_with_members(state, command)
     if isinstance(group, ClassicGroup):
         return classic_sync.sync(state, group, command, ticket, now_ms)
     return CLASSIC_DECISIONS[SyncGroup](state, command, ticket, now_ms)
 
 
-def _group_with_members(state: GroupState, group_id: str) -> Group:
-    if not group_id:
-        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group has an id")
-    group = state.groups.get(group_id)
+def _group_with_members(state: GroupState, command: SyncGroup | Heartbeat) -> Group:
+    check_named(command, state.config())
+    group = state.groups.get(command.group_id)
     if group is None or group.is_empty:
-        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id} has no members: join it")
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {command.group_id} has no members: join it")
     return group
 
 
@@ -69,7 +76,7 @@ def _heartbeat(state: GroupState, command: Heartbeat, ticket: Ticket, now_ms: in
     only where something looks wrong."""
     group = state.groups.get(command.group_id)
     if type(group) is not ClassicGroup:
-        _group_with_members(state, command.group_id)
+        _group_with_members(state, command)
         return CLASSIC_DECISIONS[Heartbeat](state, command, ticket, now_ms)
     member, instance_id = group.members.get(command.member_id), command.group_instance_id
     if member is None or (instance_id is not None and instance_id != member.group_instance_id):
@@ -83,8 +90,7 @@ def _heartbeat(state: GroupState, command: Heartbeat, ticket: Ticket, now_ms: in
 
 
 def _leave_group(state: GroupState, command: LeaveGroup, ticket: Ticket, now_ms: int) -> GroupOutcome:
-    if not command.group_id:
-        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group has an id")
+    check_named(command, state.config())
     group = state.groups.get(command.group_id)
     if group is not None and not isinstance(group, ClassicGroup):
         return CLASSIC_DECISIONS[LeaveGroup](state, command, ticket, now_ms)
@@ -155,6 +161,12 @@ DECISIONS: Final[Mapping[type[Command[Any]], Callable[[GroupState, Any, Ticket, 
     SyncGroup: _sync_group,
     Heartbeat: _heartbeat,
     LeaveGroup: _leave_group,
+}
+CHECKS: Final[Checks] = {
+    JoinGroup: classic_join.check_timeout,
+    SyncGroup: check_named,
+    Heartbeat: check_named,
+    LeaveGroup: check_named,
 }
 REPLAYS: Final[Mapping[type[Any], Callable[[GroupState, Any, int], None]]] = {ClassicGroupRecord: _replay_group}
 DUE: Final[Mapping[str, Callable[[GroupState, TimerKey, int], GroupOutcome]]] = {

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from ottla.core.coordination import Command
 from ottla.core.groups.records import ClassicProtocol
-from ottla.model.errors import ErrorCode
+from ottla.model.configs.resolve import BrokerConfig
+from ottla.model.errors import ApiError, ErrorCode
 
 
 class JoinedMember(NamedTuple):
@@ -113,3 +114,9 @@ class LeaveGroup(Command[tuple[LeftMember, ...]]):
 
     group_id: str
     members: tuple[LeavingMember, ...]
+
+
+def check_named(command: JoinGroup | SyncGroup | Heartbeat | LeaveGroup, _config: BrokerConfig) -> None:
+    """Offsets may be committed for the group without a name; nobody can be a member of it."""
+    if not command.group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group has an id")

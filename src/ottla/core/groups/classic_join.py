@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from ottla.core.coordination import Outcome, Ticket
-from ottla.core.groups.classic_commands import JoinedGroup, JoinedMember, JoinGroup
+from ottla.core.groups.classic_commands import JoinedGroup, JoinedMember, JoinGroup, check_named
 from ottla.core.groups.classic_group import COMPLETING, EMPTY, PREPARING, STABLE, ClassicGroup, select_protocol
 from ottla.core.groups.classic_member import ClassicMember
 from ottla.core.groups.classic_rebalance import (
@@ -36,6 +36,7 @@ from ottla.core.groups.group import Group
 from ottla.core.groups.record_limits import record_bytes_max
 from ottla.core.groups.records import ClassicGroupRecord
 from ottla.core.groups.table import GroupState
+from ottla.model.configs.resolve import BrokerConfig
 from ottla.model.errors import ApiError, ErrorCode
 
 PENDING_MEMBERS_MAX: Final = 10_000
@@ -46,14 +47,17 @@ CLIENT_ID_CHARS_MAX: Final = 8000
 """How much of a client id goes into a member id, which must stay a string of the protocol."""
 
 
-def check_join(state: GroupState, command: JoinGroup) -> None:
-    """What can be refused without knowing the group."""
-    config = state.config()
-    if not command.group_id:
-        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group has an id")
+def check_timeout(command: JoinGroup, config: BrokerConfig) -> None:
+    """What anybody can refuse."""
+    check_named(command, config)
     least_ms, most_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
     if not least_ms <= command.session_timeout_ms <= most_ms:
         raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT, f"the session timeout must be within {least_ms}-{most_ms} ms")
+
+
+def check_join(state: GroupState, command: JoinGroup) -> None:
+    """What can be refused without knowing the group."""
+    check_timeout(command, state.config())
     largest = record_bytes_max(state)
     sizes = [len(protocol.metadata) for protocol in command.protocols]
     if max(sizes, default=0) > largest or sum(sizes) > OFFERED_RECORDS_MAX * largest:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ottla.core.controller.image import ImageDelta
-from ottla.core.coordination import Command, Outcome, Ticket
+from ottla.core.coordination import Checks, Command, Outcome, Ticket
 from ottla.core.groups import consumer_replay
 from ottla.core.groups.consumer_commands import (
     JOIN_EPOCH,
@@ -70,7 +70,7 @@ def heartbeat(state: GroupState, command: ConsumerGroupHeartbeat, ticket: Ticket
             group.heard_ms[member.member_id] = now_ms
             interval_ms = _interval_ms(state, group, True, now_ms)
             return Outcome(None, [(ticket, MemberHeard(member.member_id, member.member_epoch, interval_ms))])
-    check_heartbeat(command, state.config().group_consumer_assignors)
+    check_heartbeat(command, state.config())
     draft = _draft(state, command, now_ms)
     if command.member_epoch < JOIN_EPOCH:
         return _leave(draft, command, ticket)
@@ -260,6 +260,7 @@ DECISIONS: Final[Mapping[type[Command[Any]], Callable[[GroupState, Any, Ticket, 
     ConsumerGroupHeartbeat: heartbeat,
     DescribeConsumerGroup: describe,
 }
+CHECKS: Final[Checks] = {ConsumerGroupHeartbeat: check_heartbeat}
 REPLAYS: Final[Mapping[type[Any], Callable[[GroupState, Any, int], None]]] = consumer_replay.REPLAYS
 DUE: Final[Mapping[str, Callable[[GroupState, TimerKey, int], Outcome[GroupRecord]]]] = {
     **dict.fromkeys(MEMBER_TIMERS, _member_is_late),

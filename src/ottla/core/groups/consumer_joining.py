@@ -16,10 +16,11 @@ from ottla.core.groups.draft import Draft
 from ottla.core.groups.partition_map import is_subset, map_of, sorted_partitions
 from ottla.core.groups.records import ConsumerMemberRecord, CurrentMemberRecord, Partitions, TargetMemberRecord
 from ottla.core.groups.target import offered
+from ottla.model.configs.resolve import BrokerConfig
 from ottla.model.errors import ApiError, ErrorCode
 
 
-def check_heartbeat(command: ConsumerGroupHeartbeat, assignors: tuple[str, ...]) -> None:
+def check_heartbeat(command: ConsumerGroupHeartbeat, config: BrokerConfig) -> None:
     """INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for a request that no state of a group could make right."""
     epoch = command.member_epoch
     if command.version >= CLIENT_MADE_IDS_SINCE or epoch != JOIN_EPOCH:
@@ -33,9 +34,9 @@ def check_heartbeat(command: ConsumerGroupHeartbeat, assignors: tuple[str, ...])
         raise _invalid("InstanceId can't be null.")
     if epoch == JOIN_EPOCH:
         _check_join(command)
-    wanted = command.server_assignor
-    if wanted is not None and wanted not in offered(assignors):
-        names = ", ".join(offered(assignors))
+    wanted, assignors = command.server_assignor, offered(config.group_consumer_assignors)
+    if wanted is not None and wanted not in assignors:
+        names = ", ".join(assignors)
         raise ApiError(
             ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {wanted} is not supported. Supported assignors: {names}."
         )

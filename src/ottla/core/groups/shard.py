@@ -2,7 +2,8 @@
 
 Theory of operation. The shard itself knows no group. Each part of `core/groups` exports tables: `DECISIONS` (a type of
 command to the function that decides it), `REPLAYS` (a type of record to the function that applies it) and `DUE` (the
-first item of a timer's key to the function that acts on it). Parts share a `GroupState` and nothing else.
+first item of a timer's key to the function that acts on it); some have `CHECKS`, what is refused also where the group
+is not. Parts share a `GroupState` and nothing else.
 
 What an editor must keep true:
 - A tick gives the outcome of at most one timer that has something to write, so that what is written together belongs
@@ -17,7 +18,7 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from ottla.core.controller.image import ImageDelta, MetadataImage
-from ottla.core.coordination import Command, Outcome, Ticket
+from ottla.core.coordination import Checks, Command, Outcome, Ticket
 from ottla.core.groups import classic, consumer, listing, offsets
 from ottla.core.groups.records import GroupRecord
 from ottla.core.groups.table import GroupState, TimerKey
@@ -43,6 +44,7 @@ def _merged(*tables: Mapping[Any, Any]) -> dict[Any, Any]:
 DECISIONS: Final[Mapping[type[Command[Any]], Decision]] = _merged(
     classic.DECISIONS, consumer.DECISIONS, listing.DECISIONS, offsets.DECISIONS
 )
+CHECKS: Final[Checks] = _merged(classic.CHECKS, consumer.CHECKS)
 REPLAYS: Final[Mapping[type[Any], Replay]] = _merged(classic.REPLAYS, consumer.REPLAYS, offsets.REPLAYS)
 DUE: Final[Mapping[str, Due]] = _merged(classic.DUE, consumer.DUE, offsets.DUE)
 

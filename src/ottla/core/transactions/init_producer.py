@@ -29,6 +29,7 @@ from ottla.core.transactions.transaction import (
     is_exhausted,
     renewed,
 )
+from ottla.model.configs.resolve import BrokerConfig
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.model.ids import NO_PRODUCER_ID
 
@@ -36,7 +37,7 @@ from ottla.model.ids import NO_PRODUCER_ID
 def init_producer_id(
     table: TransactionTable, command: InitProducerId, ticket: Ticket, now_ms: int
 ) -> Outcome[TransactionRecord]:
-    _check_timeout(table, command.transaction_timeout_ms)
+    check_timeout(command, table.config())
     known = table.transactions.get(command.transactional_id)
     if known is None:
         return _create(command, ticket, now_ms)
@@ -54,8 +55,8 @@ def init_producer_id(
     return _renew(table, known, command, ticket, now_ms)
 
 
-def _check_timeout(table: TransactionTable, timeout_ms: int) -> None:
-    most_ms = table.config().transaction_max_timeout_ms
+def check_timeout(command: InitProducerId, config: BrokerConfig) -> None:
+    timeout_ms, most_ms = command.transaction_timeout_ms, config.transaction_max_timeout_ms
     if not 0 < timeout_ms <= most_ms:
         raise ApiError(
             ErrorCode.INVALID_TRANSACTION_TIMEOUT,

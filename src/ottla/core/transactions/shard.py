@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from ottla.core.coordination import Command, Outcome, Ticket
+from ottla.core.coordination import Checks, Command, Outcome, Ticket
 from ottla.core.transactions.commands import (
     AddPartitions,
     DescribeTransaction,
@@ -30,7 +30,7 @@ from ottla.core.transactions.commands import (
 )
 from ottla.core.transactions.ending import completion_due, end_txn, markers_written
 from ottla.core.transactions.expiry import expiry_due, schedule_expiry, timeout_due
-from ottla.core.transactions.init_producer import init_producer_id
+from ottla.core.transactions.init_producer import check_timeout, init_producer_id
 from ottla.core.transactions.listing import describe_transaction, list_transactions
 from ottla.core.transactions.partitions import add_partitions, verify_partitions
 from ottla.core.transactions.records import TransactionRecord
@@ -51,6 +51,7 @@ _DECISIONS: Final[dict[type[Command[Any]], Decision]] = {
     DescribeTransaction: describe_transaction,
     ListTransactions: list_transactions,
 }
+CHECKS: Final[Checks] = {InitProducerId: check_timeout}
 
 
 class TransactionShard:
