@@ -63,3 +63,8 @@ def test_each_id_has_a_code_of_its_own(later: bool) -> None:
 
 def test_very_many_ids_are_described_in_turns() -> None:
     assert len(describe(Broker(), *(["unknown"] * (2 * describe_transactions.IDS_PER_TURN_MAX)))) == 1000
+
+
+def test_what_is_not_known_of_an_id_is_zero_as_with_kafka() -> None:
+    (state,) = describe(Broker(), "unknown")
+    assert (state.transaction_start_time_ms, state.producer_id, state.producer_epoch) == (0, 0, 0)

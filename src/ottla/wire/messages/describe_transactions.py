@@ -21,15 +21,15 @@ class TopicData(Message):
 
 
 class TransactionState(Message):
-    """One transactional id; the start is -1 while there is no transaction."""
+    """One transactional id; the start is -1 while there is no transaction. Where there is an error all is 0."""
 
     error_code: Int16 = 0
     transactional_id: String
     transaction_state: String = ""
     transaction_timeout_ms: Int32 = 0
-    transaction_start_time_ms: Int64 = -1
-    producer_id: Int64 = -1
-    producer_epoch: Int16 = -1
+    transaction_start_time_ms: Int64 = 0
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
     topics: Sequence[TopicData] = []
 
 
