@@ -1,7 +1,8 @@
 """UpdateFeatures 0-2: moves feature levels of the cluster, all of them or none.
 
 A refusal is told once, as by Kafka, and names every feature that is refused. There is no share.version and no
-streams.version: their level is 0.
+streams.version: their level is 0. So `kafka-features upgrade --release-version 4.3` changes nothing, and is told which
+of its features to ask for; the protocol has no answer that says of some that they were upgraded.
 """
 
 from __future__ import annotations

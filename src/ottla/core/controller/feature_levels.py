@@ -43,5 +43,5 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 """The features whose levels stand in the metadata log, with the lowest and highest level that is supported of each."""
 IMPLIED_LEVELS: Final[Mapping[str, int]] = {GROUP_VERSION: 1, ELR_VERSION: 1}
 UNSUPPORTED: Final = (0, 0)
-OFF_ONLY: Final = frozenset({"share.version", "streams.version"})
+OFF_ONLY: Final[Mapping[str, str]] = {"share.version": "share groups", "streams.version": "streams groups"}
 """What Kafka 4.3 has and this version has not. Their level is 0, and who asks for it is not refused."""

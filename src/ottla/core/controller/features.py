@@ -54,17 +54,18 @@ def bootstrap_records(config: BrokerConfig) -> list[Record]:
 def update_features(context: Context, command: UpdateFeatures) -> Decision[Outcome]:
     """All updates happen, or none and the answer says why."""
     records: dict[str, Record] = {}
-    refused: list[ApiError] = []
+    refused: dict[str, ApiError] = {}
     for update in command.updates:
         try:
             _check_update(context, update)
         except ApiError as error:
-            refused.append(error)
+            refused[update.name] = error
             continue
         if update.name != KRAFT_VERSION and _recorded(context, update.name) != update.max_version_level:
             records[update.name] = FeatureLevelRecord(name=update.name, feature_level=update.max_version_level)
     if refused:
-        return Decision((), Outcome(refused[0].code, _words_of(refused)))
+        first = next(iter(refused.values()))
+        return Decision((), Outcome(first.code, _words_of(list(refused.values())) + _possible(command, refused)))
     if command.validate_only:
         return Decision((), DONE)
     changes = (*records.values(), *_one_minimum(context, records))
@@ -129,6 +130,15 @@ def _words_of(refused: list[ApiError]) -> str:
     which = "feature had an error" if len(refused) == 1 else "features had errors"
     reasons = " ".join(error.message for error in refused)
     return f"The update failed for all features since the following {which}: {reasons}"
+
+
+def _possible(command: UpdateFeatures, refused: Container[str]) -> str:
+    """Who asks for all features of a release of Kafka's hears which of them there are: none has changed."""
+    possible = [f"{name}={level}" for name, level, _ in command.updates if name not in refused]
+    missing = [f"no {OFF_ONLY[name]}" for name, _, _ in command.updates if name in refused and name in OFF_ONLY]
+    if not possible or len(missing) + len(possible) < len(command.updates):
+        return ""
+    return f" Nothing was changed, because there are {' and '.join(missing)} here. Ask for {', '.join(possible)} alone."
 
 
 def _supporters(context: Context, name: str) -> Iterator[tuple[str, tuple[int, int]]]:

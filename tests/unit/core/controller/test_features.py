@@ -114,7 +114,7 @@ def test_records_of_the_metadata_are_not_taken_back(kind: int) -> None:
     )
 
 
-def test_of_several_updates_all_happen_or_none_and_every_refusal_is_named() -> None:
+def test_of_several_updates_all_happen_or_none_and_who_asks_for_a_release_hears_what_there_is() -> None:
     cluster = founded(Cluster())
     before = cluster.image
     release = [("metadata.version", 30), ("kraft.version", 1), ("group.version", 1), ("transaction.version", 2)]
@@ -124,7 +124,10 @@ def test_of_several_updates_all_happen_or_none_and_every_refusal_is_named() -> N
     assert outcome.message == (
         "The update failed for all features since the following features had errors: "
         "Invalid update version 1 for feature share.version. Local controller 1 does not support this feature. "
-        "Invalid update version 1 for feature streams.version. Local controller 1 does not support this feature."
+        "Invalid update version 1 for feature streams.version. Local controller 1 does not support this feature. "
+        "Nothing was changed, because there are no share groups and no streams groups here. Ask for "
+        "metadata.version=30, kraft.version=1, group.version=1, transaction.version=2, "
+        "eligible.leader.replicas.version=1 alone."
     )
     assert cluster.image == before
     accepted = [FeatureUpdate(name, level) for name, level in (*release, others[-1])]
