@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -15,10 +16,29 @@ from ottla.cli.failures import CommandError
 LINE_BYTES_MAX: Final = 64 << 20
 _READ_BYTES: Final = 256 << 10
 _JSON_FIELDS: Final = frozenset({"key", "value", "headers", "partition", "timestamp", "key_encoding", "value_encoding"})
+_WHOLE: Final = re.compile(r"-?[0-9]{1,19}")
 _IGNORED_JSON_FIELDS: Final = frozenset({"topic", "offset", "timestamp_type"})
 """What `ottla consume` writes and a producer cannot choose."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class TypedNumber:
+    """A number as it was typed: what it means is for whoever reads the record to say, and a float would round it."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def _no_number(name: str) -> object:
+    """Readers would get a word that is no JSON."""
+    raise ValueError(f"{name} is a number that JSON cannot say")
+
+
+_JSON: Final = json.JSONDecoder(parse_float=TypedNumber, parse_int=TypedNumber, parse_constant=_no_number)
+_quoted: Final = json.encoder.encode_basestring
 
 
 class InputRecord(NamedTuple):
@@ -85,7 +105,7 @@ def parse_json(line: bytes) -> InputRecord:
 
 def _object(line: bytes) -> dict[str, object]:
     try:
-        fields = json.loads(line)
+        fields = _JSON.decode(line.decode(json.detect_encoding(line), "surrogatepass"))
     except ValueError as error:
         raise ValueError(f"not JSON: {error}") from None
     if not isinstance(fields, dict):
@@ -117,14 +137,21 @@ def _content(value: object, encoding: object = None) -> bytes | None:
             raise ValueError(f"not base64: {error}") from None
     if encoding not in (None, "utf-8"):
         raise ValueError(f"encoding {encoding!r} is not one of utf-8, base64")
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass")
-    try:
-        # NaN, and a number too large for Python, would reach readers as words that are no JSON.
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except ValueError as error:
-        raise ValueError(f"a number that JSON cannot say: {error}") from None
+    text = value if isinstance(value, str) else _compact(value)
     return text.encode("utf-8", "surrogatepass")
+
+
+def _compact(value: object) -> str:
+    """JSON without blanks."""
+    if isinstance(value, TypedNumber):
+        return value.text
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, dict):
+        return "{" + ",".join([f"{_quoted(name)}:{_compact(item)}" for name, item in value.items()]) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join([_compact(item) for item in value]) + "]"
+    return "null" if value is None else "true" if value else "false"
 
 
 def _headers(value: object) -> Headers:
@@ -164,6 +191,8 @@ def _timestamp(fields: dict[str, object]) -> int | None:
 
 def _whole(fields: dict[str, object], name: str) -> int | None:
     value = fields.get(name)
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
+    if value is None:
+        return None
+    if isinstance(value, TypedNumber) and _WHOLE.fullmatch(value.text):
+        return int(value.text)
     raise ValueError(f"{name} must be a whole number")

@@ -107,6 +107,16 @@ def test_any_json_value_can_be_sent(line: bytes, value: bytes | None) -> None:
     assert parse_json(line).value == value
 
 
+@pytest.mark.parametrize("number", [b"3.14159265358979323846", b"1.10", b"1e400", b"-0", b"1E+2", b"7" * 5000])
+def test_a_number_is_sent_as_it_was_typed(number: bytes) -> None:
+    assert parse_json(b'{"value": ' + number + b"}").value == number
+    nested = b'{"key": {"n": [%b]}, "headers": {"h": [%b]}, "value": [{"price": %b}, "%b"]}'
+    record = parse_json(nested % (number, number, number, number))
+    assert record.key == b'{"n":[%b]}' % number
+    assert record.headers == (("h", b"[%b]" % number),)
+    assert record.value == b'[{"price":%b},"%b"]' % (number, number)
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -141,7 +151,10 @@ def test_headers_may_be_written_in_several_ways(headers: bytes) -> None:
         (b"\xff", "not JSON"),
         (b'{"value": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "deep"),
         (b'{"value": NaN}', "number"),
-        (b'{"value": {"price": 1e400}}', "number"),
+        (b'{"value": {"price": Infinity}}', "number"),
+        (b'{"partition": 123456789012345678901}', "partition"),
+        (b'{"headers": [[1, "x"]]}', "header"),
+        (b'{"headers": [{"key": 1}]}', "header"),
     ],
 )
 def test_a_wrong_json_line_says_what_is_wrong(line: bytes, fault: str) -> None:
