@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ottla.cli.failures import CommandError, Exit
-from ottla.cli.log_files import SegmentDump, dump_index, dump_segment, dump_text, json_row, text_row
+from ottla.cli.log_files import SegmentDump, dump_index, dump_segment, dump_snapshot, dump_text, json_row, text_row
 from ottla.cli.options import Output, OutputOption, chosen_output
 from ottla.cli.output import write_json, write_rows
 
@@ -33,14 +33,15 @@ INDEX_COLUMNS = {
     ".timeindex": ("timestamp", "offset"),
     ".txnindex": ("producer", "first", "last", "stable"),
 }
+PRODUCER_COLUMNS = ("producer", "epoch", "sequences", "offset", "transaction", "coordinator", "time")
 SEGMENT_SUFFIXES = (".log", ".checkpoint")
 """Snapshots of the metadata are batches, too."""
-TEXT_NAMES = ("checkpoint", "metadata", "properties")
+TEXT_NAMES = ("checkpoint", "metadata", "properties", "quorum-state", ".kafka_cleanshutdown")
 
 
 @app.callback()
 def log() -> None:
-    """Look into segment files and indexes, those of Ottla or of Apache Kafka."""
+    """Look into segments, indexes, snapshots and checkpoints, those of Ottla or of Apache Kafka."""
 
 
 @app.command(
@@ -49,7 +50,10 @@ def log() -> None:
     "`ottla log dump data/orders-0/00000000000000000000.timeindex`"
 )
 def dump(
-    path: Annotated[Path, typer.Argument(help="A segment, an index, or a partition's directory.", show_default=False)],
+    path: Annotated[
+        Path,
+        typer.Argument(help="A file of a partition, or a partition's directory, for its segments.", show_default=False),
+    ],
     records: Annotated[bool, typer.Option("--records", help="Show the records of each batch.")] = False,
     output: OutputOption = None,
 ) -> None:
@@ -79,12 +83,16 @@ def _dump_file(file: Path, records: bool, output: Output, *, titled: bool) -> li
         return []
     if file.suffix in SEGMENT_SUFFIXES:
         return _dump_segment(file, records, output, titled=titled)
+    if file.suffix == ".snapshot":
+        producers, problems = dump_snapshot(file)
+        write_rows(producers, PRODUCER_COLUMNS, output)
+        return problems
     if file.name.endswith(TEXT_NAMES):
         sys.stdout.write(dump_text(file))
         return []
     raise CommandError(
-        f"{file}: not a segment (.log), a metadata snapshot (.checkpoint), an index (.index, .timeindex, .txnindex) "
-        "or a checkpoint",
+        f"{file}: not a segment (.log), a metadata snapshot (.checkpoint), an index (.index, .timeindex, .txnindex), "
+        "a snapshot of producers (.snapshot) or a checkpoint",
         Exit.USAGE,
     )
 

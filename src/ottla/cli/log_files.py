@@ -15,11 +15,15 @@ from ottla.model.errors import ApiError
 from ottla.wire import records as wire_records
 from ottla.wire.batch import HEADER_BYTES, BatchHeader, crc_matches, iterate
 from ottla.wire.compression import Codec
+from ottla.wire.crc import crc32c
 from ottla.wire.records import Record
 
 _INDEX_ENTRY: Final = Struct(">ii")
 _TIME_INDEX_ENTRY: Final = Struct(">qi")
 _TRANSACTION_INDEX_ENTRY: Final = Struct(">hqqqq")
+_SNAPSHOT_HEAD: Final = Struct(">hIi")
+_SNAPSHOT_CRC_END: Final = 6
+_PRODUCER: Final = Struct(">qhiqiqiq")
 _TEXT_BYTES_MAX: Final = 1 << 20
 
 Row = dict[str, object]
@@ -151,6 +155,55 @@ def _dump_transaction_index(path: Path) -> list[Row]:
     whole = len(data) // _TRANSACTION_INDEX_ENTRY.size * _TRANSACTION_INDEX_ENTRY.size
     columns = ("version", "producer", "first", "last", "stable")
     return [dict(zip(columns, row, strict=True)) for row in _TRANSACTION_INDEX_ENTRY.iter_unpack(data[:whole])]
+
+
+def dump_snapshot(path: Path) -> tuple[list[Row], list[str]]:
+    """A row for each producer that a snapshot remembers, with its last batch, where its open transaction begins and the
+    epoch of the coordinator that ended one; and what is wrong with the file."""
+    data = path.read_bytes()
+    if len(data) < _SNAPSHOT_HEAD.size:
+        return [], [f"{path.name}: {len(data)} bytes are no snapshot of producers"]
+    version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
+    problems = []
+    if crc32c(memoryview(data)[_SNAPSHOT_CRC_END:]) != crc:
+        problems.append(f"{path.name}: the snapshot, of version {version}, does not match its checksum")
+    end = _SNAPSHOT_HEAD.size + max(count, 0) * _PRODUCER.size
+    whole = data[_SNAPSHOT_HEAD.size : end]
+    if len(data) < end:
+        problems.append(f"{path.name}: there should be {count} producers in it")
+        whole = whole[: len(whole) // _PRODUCER.size * _PRODUCER.size]
+    return [_producer_row(*fields) for fields in _PRODUCER.iter_unpack(whole)], problems
+
+
+def _producer_row(
+    producer_id: int,
+    epoch: int,
+    last_sequence: int,
+    last_offset: int,
+    offset_delta: int,
+    timestamp: int,
+    coordinator_epoch: int,
+    transaction_start: int,
+) -> Row:
+    first_sequence = _first_sequence(last_sequence, offset_delta)
+    return {
+        "producer": producer_id,
+        "epoch": epoch,
+        "sequences": f"{first_sequence}-{last_sequence}" if last_sequence >= 0 else "",
+        "first_sequence": first_sequence,
+        "last_sequence": last_sequence,
+        "offset": last_offset,
+        "offset_delta": offset_delta,
+        "transaction": transaction_start if transaction_start >= 0 else "",
+        "coordinator": coordinator_epoch if coordinator_epoch >= 0 else "",
+        "time": time_text(timestamp),
+        "timestamp": timestamp,
+    }
+
+
+def _first_sequence(last_sequence: int, offset_delta: int) -> int:
+    """Sequence numbers begin anew after the largest one; a producer of which only a marker is known has none."""
+    return (last_sequence - offset_delta) % (1 << 31) if last_sequence >= 0 else last_sequence
 
 
 def _entries(path: Path, layout: Struct) -> Iterator[tuple[int, int]]:

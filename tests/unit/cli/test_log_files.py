@@ -10,8 +10,10 @@ import pytest
 
 from ottla.cli import log
 from ottla.cli.failures import CommandError
-from ottla.cli.log_files import Row, SegmentDump, dump_index, dump_segment, json_row, text_row
+from ottla.cli.log_files import Row, SegmentDump, dump_index, dump_segment, dump_snapshot, json_row, text_row
 from ottla.cli.options import Output
+from ottla.log import producer_snapshot
+from ottla.log.producer_snapshot import SnapshotEntry
 from ottla.wire.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from ottla.wire.compression import Codec
 from ottla.wire.records import Record, build_batch
@@ -123,3 +125,47 @@ def test_an_index_without_its_segments_name_is_refused(tmp_path: Path) -> None:
     stray.write_bytes(b"")
     with pytest.raises(CommandError, match=r"copy\.index"):
         dump_index(stray)
+
+
+def snapshot(*producers: SnapshotEntry) -> bytes:
+    return producer_snapshot.encode(producers)
+
+
+PRODUCER = SnapshotEntry(7, 2, 4, 120, 9, 1_700_000_000_000, -1, 111, ((0, 4, 116, 120, 1_700_000_000_000),))
+MARKED = SnapshotEntry(8, 0, -1, -1, 0, 1_700_000_000_001, 5, -1)
+
+
+def test_the_producers_that_a_log_remembers_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / f"{NAME}.snapshot"
+    path.write_bytes(snapshot(PRODUCER, MARKED))
+    rows, problems = dump_snapshot(path)
+    assert problems == []
+    assert [(row["producer"], row["epoch"], row["sequences"]) for row in rows] == [
+        (7, 2, "2147483643-4"),
+        (8, 0, ""),
+    ]
+    assert [(row["offset"], row["transaction"], row["coordinator"]) for row in rows] == [(120, 111, ""), (-1, "", 5)]
+    log.dump(path, output=Output.PLAIN)
+    assert "2147483643-4" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("data", "rows", "said"),
+    [
+        (b"torn", 0, "no snapshot"),
+        (snapshot(PRODUCER, MARKED)[:70], 1, "2 producers"),
+        (snapshot(PRODUCER)[:-1] + b"?", 1, "checksum"),
+    ],
+)
+def test_a_damaged_snapshot_is_shown_and_named(tmp_path: Path, data: bytes, rows: int, said: str) -> None:
+    path = tmp_path / f"{NAME}.snapshot"
+    path.write_bytes(data)
+    found, problems = dump_snapshot(path)
+    assert (len(found), said in problems[-1]) == (rows, True)
+
+
+@pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "quorum-state", ".kafka_cleanshutdown", "meta.properties"])
+def test_a_file_of_text_is_shown_as_it_is(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / name).write_text("0\n1\n")
+    log.dump(tmp_path / name, output=Output.TABLE)
+    assert capsys.readouterr().out == "0\n1\n"
