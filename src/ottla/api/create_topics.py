@@ -52,8 +52,7 @@ async def handle(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTop
 def failed(request: CreateTopicsRequest, code: ErrorCode, message: str, _version: int) -> CreateTopicsResponse:
     return CreateTopicsResponse(
         topics=[
-            CreatableTopicResult(name=topic.name, error_code=code, error_message=message, configs=None)
-            for topic in request.topics
+            CreatableTopicResult(name=topic.name, error_code=code, error_message=message) for topic in request.topics
         ]
     )
 
@@ -61,7 +60,7 @@ def failed(request: CreateTopicsRequest, code: ErrorCode, message: str, _version
 def _result(topic: CreatedTopic, described: Callable[[Overrides], list[CreatableTopicConfigs]]) -> CreatableTopicResult:
     code, message = topic.outcome
     if code:
-        return CreatableTopicResult(name=topic.name, error_code=code, error_message=message, configs=None)
+        return CreatableTopicResult(name=topic.name, error_code=code, error_message=message)
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id or ZERO_UUID,

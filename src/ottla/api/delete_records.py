@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ottla.api.cluster_view import INTERNAL_TOPICS
 from ottla.api.refusal import refusal
 from ottla.api.turns import in_turns
 from ottla.model.errors import ApiError, ErrorCode, OttlaError
@@ -54,6 +55,8 @@ def _delete(ctx: RequestContext, topic: str, asked: DeleteRecordsPartition) -> D
     services = ctx.services
     try:
         hosted = services.partitions.topic(topic)
+        if topic in INTERNAL_TOPICS:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {topic} is internal")
         if not hosted.config.cleanup_delete:
             raise ApiError(ErrorCode.POLICY_VIOLATION, f"topic {topic} is not cleaned up by deletion")
         partition = services.partitions.leader_of(hosted, asked.partition_index)

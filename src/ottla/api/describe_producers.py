@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from ottla.api.cluster_view import missing_topic
 from ottla.api.refusal import refusal
 from ottla.model.errors import OttlaError
 from ottla.runtime.opening import opened_first
@@ -42,7 +43,7 @@ def _describe(ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
     try:
         producers = ctx.services.partitions.hosted(topic, index).log.producers.active_producers()
     except OttlaError as error:
-        refused = refusal(ctx.services, error)
+        refused = refusal(ctx.services, error) if topic in ctx.services.image.topics else missing_topic(topic)
         return PartitionResponse(partition_index=index, error_code=refused.code, error_message=refused.message)
     return PartitionResponse(
         partition_index=index,

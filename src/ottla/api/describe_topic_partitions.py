@@ -47,7 +47,11 @@ def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> Desc
         topic = image.topics.get(name)
         if topic is None:
             # The one under the cursor too, which was there a page ago: left out, it would pass for complete.
-            topics.append(DescribeTopicPartitionsResponseTopic(name=name, error_code=missing_topic(name).code))
+            topics.append(
+                DescribeTopicPartitionsResponseTopic(
+                    name=name, error_code=missing_topic(name).code, topic_authorized_operations=ON_TOPIC
+                )
+            )
             continue
         end = min(start + room, len(topic.partitions))
         topics.append(_topic(image, topic, start, end, ctx.listener))

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
+from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.runtime.coordinators import then
 from ottla.runtime.marker_writing import Marker, Results
@@ -25,7 +26,6 @@ from ottla.wire.messages.write_txn_markers import (
 
 if TYPE_CHECKING:
     from ottla.api.context import RequestContext
-    from ottla.model.errors import ErrorCode
 
 
 def handle(
@@ -45,6 +45,9 @@ def failed(
 
 
 def _write(ctx: RequestContext, asked: WritableTxnMarker) -> Results | Awaitable[Results]:
+    if asked.producer_id < 0 or asked.producer_epoch < 0:
+        # In Kafka's code for it. A marker of nobody would be a batch that no reader can place.
+        return dict.fromkeys(_partitions(asked), ErrorCode.UNKNOWN_SERVER_ERROR)
     marker = Marker(
         asked.producer_id,
         asked.producer_epoch,

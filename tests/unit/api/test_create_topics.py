@@ -64,7 +64,7 @@ def test_each_topic_is_answered_with_its_own_configs() -> None:
     assert [topic.name for topic in answer.topics] == ["a", "b", "-", "c", "d"]
     assert [own(answer, number) for number in range(5)] == [{}, compacted, {}, small, compacted]
     assert [topic.topic_id.int for topic in answer.topics] == [1, 2, 0, 4, 5]
-    assert (answer.topics[2].error_code, answer.topics[2].configs) == (ErrorCode.INVALID_TOPIC_EXCEPTION, None)
+    assert (answer.topics[2].error_code, answer.topics[2].configs) == (ErrorCode.INVALID_TOPIC_EXCEPTION, [])
 
 
 def test_topics_with_the_same_configs_are_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,3 +82,10 @@ def test_others_have_their_turn_while_very_many_topics_are_described(monkeypatch
     assert counted.calls == 100
     assert counted.most_calls <= create_topics.TOPICS_PER_TURN
     assert [own(answer, number)["retention.ms"] for number in range(100)] == [str(number) for number in range(100)]
+
+
+def test_a_topic_that_was_not_created_has_no_configs_as_with_kafka() -> None:
+    """Null would say that the client may not see them."""
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+    (topic,) = create_topics.failed(request, ErrorCode.NOT_CONTROLLER, "no", 7).topics
+    assert (topic.error_code, topic.configs) == (ErrorCode.NOT_CONTROLLER, [])

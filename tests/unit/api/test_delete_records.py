@@ -166,3 +166,12 @@ def test_others_have_their_turn_while_records_of_many_partitions_are_deleted(mon
         assert counted.most_calls <= delete_records.DELETIONS_PER_TURN
 
     run(scenario)
+
+
+def test_records_of_an_internal_topic_are_not_an_administrators_to_delete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delete_records, "INTERNAL_TOPICS", frozenset({TOPIC}))
+
+    async def scenario() -> None:
+        assert (await delete(replicated(1), -1)).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    run(scenario)

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from ottla.api import describe_topic_partitions
+from ottla.api.authorized_operations import ON_TOPIC
 from ottla.api.context import RequestContext
 from ottla.core.controller.image import MetadataImage
 from ottla.model.errors import ApiError, ErrorCode
@@ -22,6 +23,7 @@ def test_a_topic_that_was_deleted_between_two_pages_does_not_pass_for_a_shorter_
     )
     (topic,) = describe_topic_partitions.handle(context, request).topics
     assert (topic.name, topic.error_code) == ("gone", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert topic.topic_authorized_operations == ON_TOPIC
 
 
 def test_a_cursor_on_a_topic_that_is_not_asked_for_does_not_pass_for_the_last_page() -> None:

@@ -94,3 +94,10 @@ def test_a_request_that_fails_as_a_whole_names_every_partition() -> None:
     request = WriteTxnMarkersRequest(markers=[marker(7, 0, 1)])
     failed = write_txn_markers.failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "", 1)
     assert codes(failed) == [(7, [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 2)]
+
+
+def test_a_marker_of_nobody_is_not_written() -> None:
+    hosted = Hosted()
+    refused = ErrorCode.UNKNOWN_SERVER_ERROR
+    assert codes(answer(hosted, marker(-1, 0, 9), marker(7, 0, epoch=-1))) == [(-1, [refused] * 2), (7, [refused])]
+    assert hosted.partition().log.log_end_offset == 0
