@@ -307,6 +307,20 @@ class LogDirectories:
     def directory_of(self, tp: TopicPartition) -> LogDirectory | None:
         return self._places.get(tp)
 
+    def end_at_rest(self, partition: Partition) -> int | None:
+        """Up to where there is something to read in a log that nobody has opened yet; None where only the log knows.
+
+        A clean stop stores it, and whoever changes it opens the log.
+        """
+        tp = partition.topic_partition
+        directory = self._places.get(tp)
+        if directory is None:
+            return None if self.unopened else 0
+        if tp in self._corrupt or not (directory.online and directory.was_clean):
+            return None
+        stored = directory.recovery_points if partition.is_sole else directory.high_watermarks
+        return stored.get(tp)
+
     def cleaner_checkpoint(self, tp: TopicPartition) -> CleanerCheckpoint:
         return self._places[tp].cleaner
 

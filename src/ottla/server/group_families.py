@@ -1,7 +1,9 @@
 """Metrics of consumer groups by the names of kafka_exporter: members, committed offsets, and lag.
 
 A group is reported by its coordinator, so a sum over all brokers counts it once. Lag needs the end of the partition:
-it is left out for a partition of which this broker has no replica, or whose log nobody has touched since the start.
+that of a log that nobody has touched since a clean start is where it was then, and no log is opened for a page. Lag is
+left out for a partition of which this broker has no replica; there it is `kafka_topic_partition_current_offset`, which
+its replicas report, less `kafka_consumergroup_current_offset`.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from ottla.server.metric_text import LINES_PER_PIECE, Family, escaped, joined
+from ottla.server.readable_end import readable_end
 
 if TYPE_CHECKING:
     from ottla.api.context import Services
@@ -71,14 +74,13 @@ def _progress(services: Services, state: GroupState, group_id: str) -> Iterator[
         while piece := list(islice(rest, LINES_PER_PIECE)):
             hosted = services.partitions.find(topic)
             offsets = [(index, unpack(leaf).offset) for index, leaf in piece]
-            yield Progress(labels, [(index, offset, _lag(hosted, index, offset)) for index, offset in offsets])
+            yield Progress(labels, [(index, at, _lag(services, hosted, index, at)) for index, at in offsets])
 
 
-def _lag(topic: HostedTopic | None, index: int, offset: int) -> int | None:
+def _lag(services: Services, topic: HostedTopic | None, index: int, offset: int) -> int | None:
     partition = topic.partitions[index] if topic is not None and index < len(topic.partitions) else None
-    if partition is None or partition.log_or_none is None:
-        return None
-    return max(partition.high_watermark - offset, 0)
+    end = None if partition is None else readable_end(services, partition)
+    return None if end is None else max(end - offset, 0)
 
 
 def _offsets(row: Progress) -> list[tuple[int, int]]:

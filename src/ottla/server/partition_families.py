@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from ottla.model.errors import ApiError
 from ottla.model.ids import TopicPartition
 from ottla.server.metric_text import LINES_PER_PIECE, Family, escaped, joined
+from ottla.server.readable_end import readable_end
 
 if TYPE_CHECKING:
     from ottla.api.context import Services
@@ -59,11 +60,11 @@ FROM_IMAGE: Final[tuple[tuple[Family, FromImage], ...]] = (
     ),
 )
 
+CURRENT_OFFSET: Final = Family(
+    "kafka_topic_partition_current_offset", "gauge", "The offset that the next visible record gets."
+)
+"""Of logs that nobody has touched, too: with it lag can be computed for groups whose coordinator has no replica."""
 FROM_LOG: Final[tuple[tuple[Family, FromLog], ...]] = (
-    (
-        Family("kafka_topic_partition_current_offset", "gauge", "The offset that the next visible record gets."),
-        lambda partition, _log: partition.high_watermark,
-    ),
     (
         Family("kafka_topic_partition_oldest_offset", "gauge", "The first offset that can be read."),
         lambda _partition, log: log.log_start_offset,
@@ -115,6 +116,8 @@ def partition_families(services: Services, *, is_controller: bool) -> Iterator[s
     for family, value_of in FROM_IMAGE:
         yield family.header()
         yield from joined(_from_image(topics, family.name, value_of))
+    yield CURRENT_OFFSET.header()
+    yield from joined(_current_offsets(services))
     for family, value_of_log in FROM_LOG:
         yield family.header()
         yield from joined(_from_log(services, family.name, value_of_log))
@@ -141,6 +144,15 @@ def _from_image(topics: list[TopicRows], name: str, value_of: FromImage) -> Iter
             value = value_of(partition, min_isr)
             if value is not None:
                 yield f'{head}{index}"}} {value:d}\n'
+
+
+def _current_offsets(services: Services) -> Iterator[str]:
+    for topic in services.partitions.topics:
+        head = f'{CURRENT_OFFSET.name}{{topic="{escaped(topic.name)}",partition="'
+        for partition in topic.partitions:
+            end = None if partition is None else readable_end(services, partition)
+            if partition is not None and end is not None:
+                yield f'{head}{partition.index}"}} {end}\n'
 
 
 def _from_log(services: Services, name: str, value_of: FromLog) -> Iterator[str]:

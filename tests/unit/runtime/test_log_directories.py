@@ -167,3 +167,42 @@ def test_what_cannot_be_removed_keeps_nothing_else_from_it(monkeypatch: pytest.M
         assert [name.split(".")[0] for name in deleted_names(following)] == ["orders-0"]
 
     in_settable_time(story)
+
+
+def stopped_and_begun_again(following: Following) -> LogDirectories:
+    again = LogDirectories(following.world, OpenFiles(following.disk, 64), 86_400_000)
+    again.open(following.config)
+    again.find_partitions(following.image)
+    return again
+
+
+def test_where_a_log_ends_is_known_after_a_clean_stop_without_opening_it() -> None:
+    async def story(_: SettableLoop) -> None:
+        following = Following(LeaderStub(3))
+        followed, sole, untouched = (following.partition(index) for index in range(3))
+        for partition, high_watermark in ((followed, 2), (sole, 3)):
+            append(partition.log, batch_of(3))
+            partition.high_watermark = high_watermark
+        sole.is_sole = True
+        assert following.directories.end_at_rest(untouched) == 0
+        await following.directories.close_logs(following.table)
+        following.directories.close()
+
+        again = stopped_and_begun_again(following)
+        assert [again.end_at_rest(partition) for partition in (followed, sole, untouched)] == [2, 3, 0]
+        again.set_corrupt(sole, "a bit")
+        assert again.end_at_rest(sole) is None
+        again.unopened["/other"] = "it is not there"
+        assert again.end_at_rest(untouched) is None
+
+    in_settable_time(story)
+
+
+def test_after_a_crash_only_the_log_knows_where_it_ends() -> None:
+    async def story(_: SettableLoop) -> None:
+        following = begun()
+        following.directories.close()
+        again = stopped_and_begun_again(following)
+        assert again.end_at_rest(following.partition()) is None
+
+    in_settable_time(story)

@@ -49,6 +49,8 @@ class BrokerState:
         table = PartitionTable(NODE_ID, self._open_log, lambda _error: False, Neighbours(SystemClock().monotonic))
         clock = SystemClock()
         self.groups, self.transactions = made_up("__consumer_offsets"), made_up("__transaction_state")
+        self.ends_at_rest: dict[tuple[str, int], int] = {}
+        """Of logs that were not touched."""
         self.services = cast(
             Services,
             SimpleNamespace(
@@ -61,7 +63,12 @@ class BrokerState:
                 quorum=SimpleNamespace(describe=self._describe_quorum),
                 sessions=FetchSessions(10, random.Random(1)),
                 metrics=Metrics(),
-                log_directories=SimpleNamespace(online=[], unopened={}, directory_of=self._directory_of),
+                log_directories=SimpleNamespace(
+                    online=[],
+                    unopened={},
+                    directory_of=self._directory_of,
+                    end_at_rest=lambda found: self.ends_at_rest.get((found.topic, found.index)),
+                ),
                 telemetry=Telemetry(clock, lambda: UUID(int=random.getrandbits(128))),
                 groups=self.groups,
                 transactions=SimpleNamespace(coordinators=self.transactions),

@@ -52,6 +52,14 @@ def test_members_offsets_and_lag_have_the_names_that_dashboards_know(state: Brok
     assert state.logs_opened == [("orders", 0), ("orders", 1)]
 
 
+def test_lag_is_known_of_a_log_that_nobody_has_touched_since_the_start(state: BrokerState) -> None:
+    state.ends_at_rest["orders", 2] = 25
+    page = "".join(group_families(state.services))
+    assert 'kafka_consumergroup_lag{consumergroup="billing",topic="orders",partition="2"} 20' in page
+    assert 'kafka_consumergroup_lag_sum{consumergroup="billing",topic="orders"} 23' in page
+    assert state.logs_opened == [("orders", 0), ("orders", 1)]
+
+
 def test_a_broker_with_very_many_offsets_shows_the_groups_alone(
     state: BrokerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
