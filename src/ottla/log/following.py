@@ -24,7 +24,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from ottla.log import producer_replay
+from ottla.log import gaps, producer_replay
 from ottla.log.failures import storage_errors
 from ottla.log.producer_state import ProducerStates
 from ottla.log.reading import segment_index
@@ -199,6 +199,7 @@ class FollowingLog(WritableLog):
         with storage_errors(self.directory):
             self._set_segments(self.segments[: index + 1])
             self._mark_deleted(dropped[::-1])
+            gaps.unmark(self._disk, self.directory, self.segments)
             if self.active.indexes.are_in_memory:
                 self.active.rebuild(check_crc=False)  # It will be appended to, and its index files are wrong.
             self.active.sealed = False
@@ -230,6 +231,7 @@ class FollowingLog(WritableLog):
                 segment.create()
             self._set_segments([segment])
             self._mark_deleted(dropped[::-1])
+            gaps.unmark(self._disk, self.directory, self.segments)
             self._snapshots.remove(self._snapshots.offsets)
             if has_old_name:
                 segment.create()
@@ -247,6 +249,8 @@ class FollowingLog(WritableLog):
             try:
                 self._disk.sync_dir(self.directory)
                 self.active.sync_batches()
+                with self._disk.exclusively(self.directory):
+                    gaps.expect_none_from(self._disk, self.directory, self.log_end_offset)
             except FileNotFoundError:
                 if not self._closed:  # Else the partition was deleted meanwhile.
                     raise

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ottla.log import names
+from ottla.log import gaps, names
 from ottla.log.disk import Disk
 from ottla.log.failures import storage_errors
 from ottla.log.handles import OpenFiles
@@ -104,6 +104,15 @@ class KeptLog(ReadableLog):
                 # Two at once could leave the older one of two files behind.
                 with self._disk.exclusively(self.directory):
                     self.epochs.save()
+
+    def expect_gaps(self, until: int, truncations: int) -> None:
+        """Compaction may leave gaps below `until`, where everything is synced. Blocks; any thread.
+
+        `truncations` is what it was before that sync: after a cut nothing is known to be synced.
+        """
+        with storage_errors(self.directory), self._disk.exclusively(self.directory):
+            if truncations == self.truncations:
+                gaps.expect_until(self._disk, self.directory, until)
 
     def mark_flushed(self, offset: int, now_ms: int | None = None, *, truncations: int | None = None) -> None:
         """Note on the loop that `sync_until(offset)` has returned.

@@ -27,8 +27,9 @@ PASSING: Final = (CLEANED, SWAP, DELETED)
 
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+GAP: Final = ".gap"
 GAPS_UNTIL: Final = "compaction-gaps-checkpoint"
-"""Ottla's own: below the offset in it, compaction may have left gaps between segments."""
+"""Ottla's own: below the offset in it, compaction may have left gaps between segments (`gaps.py`)."""
 
 DIRECTORY_DELETED: Final = "-delete"
 DIRECTORY_FUTURE: Final = "-future"
@@ -36,6 +37,7 @@ DIRECTORY_STRAY: Final = "-stray"
 DIRECTORY_NAME_BYTES_MAX: Final = 255
 
 _SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.[a-z]+)(\.[a-z]+)?")
+_GAP: Final = re.compile(r"(\d{20})-(\d{20})\.gap")
 _PARTITION: Final = re.compile(r"(.+)-(\d{1,10})")
 
 
@@ -47,6 +49,16 @@ def parse_segment_name(name: str) -> tuple[int, str, str] | None:
     """Base offset, kind and second suffix ("" for none) of a file that belongs to a segment."""
     match = _SEGMENT_FILE.fullmatch(name)
     return None if match is None else (int(match[1]), match[2], match[3] or "")
+
+
+def gap_name(end_offset: int, next_offset: int) -> str:
+    """Ottla's own: says that a log ended at one offset and went on at the other."""
+    return f"{end_offset:020d}-{next_offset:020d}{GAP}"
+
+
+def parse_gap_name(name: str) -> tuple[int, int] | None:
+    match = _GAP.fullmatch(name) if name.endswith(GAP) else None
+    return None if match is None else (int(match[1]), int(match[2]))
 
 
 def parse_partition_name(name: str) -> TopicPartition | None:

@@ -26,15 +26,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Final
 
-from ottla.log import names, producer_replay
+from ottla.log import gaps, names, producer_replay
 from ottla.log.disk import Disk
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.handles import OpenFiles
 from ottla.log.index import CorruptIndexError, OffsetIndex, TimeIndex
 from ottla.log.producer_state import ProducerStates
-from ottla.log.replacement import finish_interrupted, gaps_until
+from ottla.log.replacement import finish_interrupted
 from ottla.log.scan import TornBatchError, walk
 from ottla.log.segment import Located, Segment
 from ottla.log.snapshot_files import SnapshotFiles
@@ -42,11 +41,6 @@ from ottla.log.transaction_index import AbortedTransaction
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import CorruptLogError
 from ottla.wire.batch import BatchHeader
-
-CRASH_GAP_MAX: Final = 2**30
-"""No crash takes so many offsets: nobody can have written them since the last sync. A leader's compaction may, and its
-follower begins a new segment behind what the index of one cannot span, after an empty one where the log ended before
-(`WritableLog._roll_before`)."""
 
 
 @dataclass(slots=True)
@@ -117,6 +111,8 @@ def load(
     _begin_where_needed(log, config, files, now_ms)
     _finish(log, clean, now_ms, producer_id_expiration_ms)
     if not clean:
+        gaps.expect_none_from(disk, directory, log.log_end_offset)
+        gaps.unmark(disk, directory, log.segments)
         # What was removed must not come back when the recovery point has passed it.
         disk.sync_dir(directory)
     return log
@@ -327,12 +323,9 @@ class _Recovery:
     def _is_after_a_hole(self, index: int) -> bool:
         """Whether a crash took what was between this segment and the one before: the end of it, or whole segments."""
         log, segment = self._log, self._log.segments[index]
-        gap = segment.base_offset - log.log_end_offset
-        if gap == 0 or log.log_end_offset < log.recovery_point:
+        if segment.base_offset == log.log_end_offset or log.log_end_offset < log.recovery_point:
             return False
-        if gap >= CRASH_GAP_MAX and not log.segments[index - 1].size:
-            return False
-        return segment.base_offset > gaps_until(self._disk, log.directory)
+        return not gaps.is_known(self._disk, log.directory, log.log_end_offset, segment.base_offset)
 
     def _drop_from(self, index: int) -> None:
         """Remove the segments after the end of the log."""

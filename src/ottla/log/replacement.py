@@ -3,7 +3,8 @@
 The steps are Kafka's, and a directory that either of the two left behind is understood by the other:
 
 1. The new segments are written as `.cleaned` files. They may end before the old ones did, so there may be gaps between
-   segments from now on; `commit` notes up to where, since recovery takes any other gap for a segment that a crash took.
+   segments from now on; `PartitionLog.expect_gaps` has noted up to where, since recovery takes any other gap for a
+   segment that a crash took.
 2. `commit` syncs them and renames them to `.swap`, the last one first: while any `.cleaned` file is left, the
    replacement is not complete and a restart throws it away. When none is left, it is decided.
 3. `PartitionLog.replace_segments` renames the old segments to `.deleted` and the new ones to their plain names, the
@@ -13,11 +14,9 @@ The steps are Kafka's, and a directory that either of the two left behind is und
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 
 from ottla.log import names
-from ottla.log.checkpoints import CorruptCheckpointError, encode_lines, read_lines
 from ottla.log.disk import Disk
 from ottla.log.handles import OpenFiles
 from ottla.log.scan import TornBatchError, walk
@@ -31,7 +30,6 @@ def commit(disk: Disk, directory: str, base_offsets: Iterable[int]) -> list[str]
             path = names.segment_path(directory, base_offset, kind, names.CLEANED)
             if disk.exists(path):
                 disk.open(path).sync()
-    _note_gaps(disk, directory)
     # The names of all the files must be there before the first is renamed: one that is missing looks complete.
     disk.sync_dir(directory)
     for base_offset in reversed(ascending):
@@ -41,22 +39,6 @@ def commit(disk: Disk, directory: str, base_offsets: Iterable[int]) -> list[str]
                 disk.rename(path, names.segment_path(directory, base_offset, kind, names.SWAP))
         disk.sync_dir(directory)
     return [names.segment_path(directory, base_offset, names.LOG, names.SWAP) for base_offset in ascending]
-
-
-def gaps_until(disk: Disk, directory: str) -> int:
-    """Below this offset a gap between segments is nothing to worry about."""
-    try:
-        return max((int(offset) for (offset,) in read_lines(disk, f"{directory}/{names.GAPS_UNTIL}")), default=0)
-    except (CorruptCheckpointError, ValueError):
-        return sys.maxsize
-
-
-def _note_gaps(disk: Disk, directory: str) -> None:
-    """The active segment is the last one, and nothing from there on is replaced."""
-    parsed = map(names.parse_segment_name, disk.listdir(directory))
-    until = max((name[0] for name in parsed if name is not None and name[1:] == (names.LOG, "")), default=0)
-    if until > gaps_until(disk, directory):
-        disk.write_atomically(f"{directory}/{names.GAPS_UNTIL}", encode_lines([str(until)]))
 
 
 def finish_interrupted(disk: Disk, directory: str, listing: list[str]) -> list[str]:

@@ -6,6 +6,7 @@ Whoever decides what is written, a leader or a follower, is built on this. What 
 
 from __future__ import annotations
 
+from ottla.log import gaps
 from ottla.log.failures import (
     failed,
     is_out_of_files,
@@ -114,10 +115,14 @@ class WritableLog(KeptLog):
         """Begin a segment for this batch at the end of the log, although a leader's compaction may have left nothing
         between that and the batch. After a crash, segments with a gap between them look as if one were lost.
 
-        Where no index spans the gap an empty segment stays behind: it says where the log ended before the gap.
+        Where no index spans the gap an empty segment stays behind, and a mark says that it is one.
         """
         self._roll(self.log_end_offset, now_ms)
         if last_offset - self.log_end_offset > RELATIVE_OFFSET_MAX:
+            try:
+                gaps.mark(self._disk, self.directory, self.log_end_offset, base_offset)
+            except OSError as error:
+                raise self._not_written(error) from error
             self._roll(base_offset, now_ms)
 
     def _not_written(self, error: OSError) -> OttlaError:

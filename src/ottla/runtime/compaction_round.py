@@ -52,6 +52,7 @@ async def compact_log(
     # What takes the place of a value, or says that it was never committed, must be safe before the value goes.
     await offload.run(log.sync_until, end_offset)
     log.mark_flushed(end_offset, truncations=truncations)
+    await offload.run(log.expect_gaps, job.first_uncleanable_offset, truncations)
     groups: asyncio.Queue[CleanedGroup | None] = asyncio.Queue()
     working = asyncio.ensure_future(work.compact(job, groups.put_nowait))
     working.add_done_callback(lambda _: groups.put_nowait(None))

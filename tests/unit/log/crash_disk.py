@@ -1,7 +1,10 @@
 """A disk in memory that knows what a crash may take: a durable image, and everything that was not synced since.
 
 A crash keeps any part of it that a real disk could: each sector as it was at any moment since the sync, so that one
-that never arrived reads as zeros; names of files in the order in which they changed, up to any point, or in no order.
+that never arrived reads as zeros; names of files in the order in which they changed, up to any point, as a journal of
+the whole file system has them (ext4, XFS), or each name as it was at any moment, as where a sync logs single files
+(btrfs, F2FS). Not even there is a name given to a new file before the old one has lost it: a file that was renamed is
+found under one of its two names, and no file is lost that was not removed.
 """
 
 from __future__ import annotations
@@ -165,11 +168,7 @@ class CrashDisk:
             changes = self.changes[directory]
             if directory in self.directories and directory not in after.directories and rng.random() < 0.5:
                 after.directories[directory] = None
-            if names_in_order:
-                changes = changes[: rng.randint(0, len(changes))]
-            else:
-                changes = [change for change in changes if rng.random() < 0.5]
-            for change in changes:
+            for change in _kept_in_order(changes, rng) if names_in_order else _kept_of_each_name(changes, rng):
                 _apply(change, kept)
         images: dict[int, Inode] = {}
         for path, inode in kept.items():
@@ -303,6 +302,23 @@ class CrashDisk:
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0] or "/"
+
+
+def _kept_in_order(changes: list[NameChange], rng: random.Random) -> list[NameChange]:
+    return changes[: rng.randint(0, len(changes))]
+
+
+def _kept_of_each_name(changes: list[NameChange], rng: random.Random) -> list[NameChange]:
+    """Any of them, as long as what happened to its names before is kept, too."""
+    chance = rng.choice([0.2, 0.5, 0.8, 0.95])
+    kept: list[NameChange] = []
+    lost: set[str] = set()
+    for change in changes:
+        if lost.isdisjoint(change) and rng.random() < chance:
+            kept.append(change)
+        else:
+            lost.update(change)
+    return kept
 
 
 def _apply(change: NameChange, files: dict[str, Inode]) -> None:

@@ -426,3 +426,20 @@ def test_recovery_cuts_where_an_older_epoch_follows_a_newer_one() -> None:
     log.active.log.get().pwrite(stale, log.active.size)
     after = open_log(disk.crash_with_everything(), DIRECTORY, clean=False)
     assert after.log_end_offset == 2
+
+
+def test_a_crash_that_takes_the_first_segment_behind_a_huge_gap_takes_what_comes_after_too() -> None:
+    """Where names last in no order; else the follower would never ask for it again."""
+    disk = CrashDisk()
+    log = memory_log(disk)
+    lost = 2**31 + 9
+    for offset in (0, lost, lost + 1):
+        batch = batch_of(1)
+        batch[:8] = offset.to_bytes(8, "big")
+        log.append_as_follower(memoryview(batch), NOW_MS)
+        log.roll(NOW_MS)
+    for kind in (".log", ".index", ".timeindex"):
+        disk.remove(f"{DIRECTORY}/{lost:020d}{kind}")
+    again = open_log(disk, DIRECTORY, clean=False)
+    assert again.log_end_offset == 1
+    assert len(read_all(again)) == 1

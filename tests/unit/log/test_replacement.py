@@ -36,6 +36,7 @@ def log_of_segments(segments: int = 5) -> tuple[CrashDisk, PartitionLog]:
             append(log, batch_of(2, timestamp=NOW_MS + log.log_end_offset))
         log.roll(NOW_MS)
     log.sync_until(log.log_end_offset)
+    log.expect_gaps(log.log_end_offset, log.truncations)
     return disk, log
 
 

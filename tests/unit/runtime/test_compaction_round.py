@@ -348,3 +348,43 @@ def test_a_crash_at_any_moment_of_a_round_loses_no_key(seed: int, names_in_order
         compact(restarted, after)
         assert view_of(records_of(restarted)) == view_of(before)
         assert not [name for name in after.listdir(DIRECTORY) if name.count(".") > 1]
+
+
+def test_a_segment_that_was_begun_during_a_round_and_lost_is_no_gap_of_compaction() -> None:
+    """Else a follower would never ask again for what was in it, and lead without it one day."""
+    disk = CrashDisk()
+    log = new_log(disk)
+    fill(log, random.Random(1))
+    lost: list[int] = []
+
+    class WrittenToMeanwhile(InlineRecordWork):
+        async def compact(
+            self, job: CompactionJob, on_group: Callable[[CleanedGroup], None] | None = None
+        ) -> CompactionResult:
+            log.roll(NOW_MS)
+            lost.append(log.log_end_offset)
+            write(log, (b"k", b"lost"))
+            log.roll(NOW_MS)
+            write(log, (b"l", b"not lost"))
+            return await super().compact(job, on_group)
+
+    asyncio.run(in_place(log, job_for(log, disk), WrittenToMeanwhile(disk), disk))
+    disk.open(f"{DIRECTORY}/{lost[0]:020d}.log").truncate(0)
+    restarted = open_log(disk.crash_with_everything(), DIRECTORY, clean=False, config=CONFIG)
+    assert restarted.log_end_offset == lost[0]
+
+
+def test_a_segment_that_is_lost_after_a_cut_of_a_compacted_log_is_no_gap_of_compaction() -> None:
+    disk = CrashDisk()
+    log = new_log(disk)
+    fill(log, random.Random(1))
+    compact(log, disk)
+    log.delete_files(log.truncate_to(log.segments[1].base_offset, NOW_MS))
+    log.sync_truncation()
+    lost = log.log_end_offset
+    for value in (b"lost", b"not lost"):
+        log.roll(NOW_MS)
+        write(log, (b"k", value))
+    disk.open(f"{DIRECTORY}/{lost:020d}.log").truncate(0)
+    restarted = open_log(disk.crash_with_everything(), DIRECTORY, clean=False, config=CONFIG)
+    assert restarted.log_end_offset == lost
