@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 TO_HIGH_WATERMARK = -1
 DELETIONS_PER_TURN: Final = 8
-"""Each may open a log, and give files other names."""
+"""Each may open a log."""
 RESULTS_PER_TURN: Final = 256
 
 Deleting: TypeAlias = "ErrorCode | tuple[Partition, int]"
@@ -39,19 +39,21 @@ Deleting: TypeAlias = "ErrorCode | tuple[Partition, int]"
 async def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     deadline = ctx.services.world.clock.monotonic() + request.timeout_ms / 1000
     asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
-    deleting = [_delete(ctx, topic, partition) async for topic, partition in in_turns(asked, DELETIONS_PER_TURN)]
-    moved = [each[0] for each in deleting if isinstance(each, tuple)]
-    failed = await ctx.services.maintenance.store_starts(moved)
+    deleting = [_delete(ctx, topic, row) async for topic, row in in_turns(asked, DELETIONS_PER_TURN)]
+    starts: dict[Partition, int] = {}
+    for partition, offset in (each for each in deleting if isinstance(each, tuple)):
+        starts[partition] = max(offset, starts.get(partition, 0))
+    failed = await ctx.services.maintenance.raise_starts(starts)
     codes = {partition: refusal(ctx.services, error).code for partition, error in failed.items()}
     results = [
-        await _result(ctx, partition, begun, codes, deadline)
-        async for (_, partition), begun in in_turns(zip(asked, deleting, strict=True), RESULTS_PER_TURN)
+        await _result(ctx, row, begun, codes, deadline)
+        async for (_, row), begun in in_turns(zip(asked, deleting, strict=True), RESULTS_PER_TURN)
     ]
     return DeleteRecordsResponse(topics=_by_topic(request.topics, results))
 
 
 def _delete(ctx: RequestContext, topic: str, asked: DeleteRecordsPartition) -> Deleting:
-    """Delete in the leader's own log, which may yet be forgotten."""
+    """Where the leader's own log is to begin."""
     services = ctx.services
     try:
         hosted = services.partitions.topic(topic)
@@ -61,10 +63,9 @@ def _delete(ctx: RequestContext, topic: str, asked: DeleteRecordsPartition) -> D
             raise ApiError(ErrorCode.POLICY_VIOLATION, f"topic {topic} is not cleaned up by deletion")
         partition = services.partitions.leader_of(hosted, asked.partition_index)
         offset = partition.high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
-        services.maintenance.move_start(partition, offset)
+        return partition, services.maintenance.checked_start(partition, offset)
     except OttlaError as error:
         return refusal(services, error).code
-    return partition, offset
 
 
 async def _result(
@@ -80,9 +81,9 @@ async def _result(
         if isinstance(deleting, ErrorCode):
             raise ApiError(deleting)
         partition, offset = deleting
+        partition.check_leads()
         if partition in failed:
             raise ApiError(failed[partition])
-        partition.check_leads()
         if not partition.is_sole:
             left_ms = int(1000 * (deadline - ctx.services.world.clock.monotonic()))
             await partition.deleted_everywhere(offset, max(left_ms, 0))

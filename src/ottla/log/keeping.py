@@ -145,14 +145,19 @@ class KeptLog(ReadableLog):
         self._mark_deleted(dropped)
         return dropped
 
-    def delete_records_before(self, offset: int) -> list[Segment]:
-        """Let the log begin at `offset`; returns the segments that fell out, for `delete_files`.
-
-        The caller stores the new start before it answers: a segment that holds the offset still holds what is before.
-        """
+    def begin_at(self, offset: int) -> None:
+        """Let the log begin at `offset`; what is before goes with retention. The caller stores the start in time."""
         if not 0 <= offset <= self.log_end_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.tp} ends at {self.log_end_offset}, before {offset}")
         self._set_start(offset)
+
+    def delete_records_before(self, offset: int) -> list[Segment]:
+        """Let the log begin at `offset`; returns the segments that fell out, for `delete_files`.
+
+        The caller has stored the new start: after a crash some of the segments may be back, and others not; a hole
+        between them is no loss then.
+        """
+        self.begin_at(offset)
         ends = [segment.base_offset for segment in self.segments[1:]]
         return self.drop_segments(self.segments[: sum(end <= self.log_start_offset for end in ends)])
 

@@ -279,6 +279,11 @@ class PartitionLog(FollowingLog):
                     raise
         return candidates
 
+    def start_after_retention(self, now_ms: int, high_watermark: int) -> int | None:
+        """Where the log begins when what need not be kept is gone; None if nothing goes."""
+        candidates = self.retention_candidates(now_ms, high_watermark)
+        return max(self.segments[len(candidates)].base_offset, self.log_start_offset) if candidates else None
+
 
 def _settle_topic_id(disk: Disk, directory: str, topic_id: UUID | None) -> UUID | None:
     """The topic id in the directory; written there if it has none. Not synced."""

@@ -132,10 +132,11 @@ class FollowedPartition:
     def learn(self, leader_high_watermark: int, leader_log_start: int) -> None:
         """Note what is committed, and where the leader's log begins."""
         partition = self.partition
-        opened = partition.log_or_none
-        dropped = partition.append_as_follower(_NOTHING, leader_high_watermark, leader_log_start)
-        if dropped and opened is not None:
-            self._context.discard(opened, dropped)
+        partition.append_as_follower(_NOTHING, leader_high_watermark, 0)
+        opened = partition.log
+        if opened.log_start_offset < leader_log_start <= partition.high_watermark:
+            # The files go with retention, which stores the start before.
+            opened.begin_at(leader_log_start)
 
     async def append_rest(self, records: memoryview, now_ms: int) -> None:
         """Write the rest of what came, with a pause for others after each slice."""

@@ -8,7 +8,7 @@ own file.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -97,41 +97,50 @@ class Maintenance:
     async def apply_retention(self) -> None:
         """Drop what is too old or too much."""
         now_ms = self._world.clock.now_ms()
+        starts: dict[Partition, int] = {}
         async for partition in self._in_turns():
             try:
-                self.retain(partition, now_ms)
+                start_offset = partition.log.start_after_retention(now_ms, partition.high_watermark)
             except StorageError as error:
                 self._table.directory_failed(error)
             except OttlaError as error:
                 log.error("retention failed", partition=str(partition.topic_partition), reason=str(error))
+            else:
+                if start_offset is not None:
+                    starts[partition] = start_offset
+        failed = await self._directories.checkpoints.raise_starts(starts, self._begin_at)
+        for partition, error in list(failed.items())[:1]:
+            tp = str(partition.topic_partition)
+            log.error("log starts not stored", first=tp, partitions=len(failed), reason=str(error))
 
-    def retain(self, partition: Partition, now_ms: int) -> None:
-        """Apply retention to one partition."""
+    def _begin_at(self, partition: Partition, offset: int) -> None:
+        """Let a log begin at an offset that is stored, and its older files go."""
         opened = partition.log
-        expired = opened.retention_candidates(now_ms, partition.high_watermark)
-        if expired:
-            self.discard(opened, opened.drop_segments(expired))
-            log.info("retention", partition=str(partition.topic_partition), log_start_offset=opened.log_start_offset)
-            partition.committed()
+        try:
+            self.discard(opened, opened.delete_records_before(offset))
+        except StorageError as error:
+            self._table.directory_failed(error)
+            return
+        log.info("records deleted", partition=str(opened.tp), log_start_offset=opened.log_start_offset)
+        partition.committed()
 
-    def move_start(self, partition: Partition, offset: int) -> None:
-        """Let a partition begin at `offset`; a crash may forget it until `store_starts` has returned."""
+    def checked_start(self, partition: Partition, offset: int) -> int:
+        """Where a partition begins when the records before `offset` are gone; ApiError if that cannot be."""
         if offset < 0 or offset > partition.high_watermark:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{partition.topic_partition} is readable up to {partition.high_watermark}",
             )
-        opened = partition.log
-        # Not after the start is stored: a full disk may have no room for that until these files are gone.
-        self.discard(opened, opened.delete_records_before(offset))
+        return max(offset, partition.log.log_start_offset)
 
-    async def store_starts(self, partitions: Sequence[Partition]) -> dict[Partition, OttlaError]:
-        """Return when it is on disk where these partitions begin; says of which it is not, and why."""
+    async def raise_starts(self, starts: Mapping[Partition, int]) -> dict[Partition, OttlaError]:
+        """Let partitions begin there, and return when that is on disk; says of which it is not, and why."""
         failed: dict[Partition, OttlaError] = {}
-        for first in range(0, len(partitions), STARTS_PER_WRITE):
-            some = partitions[first : first + STARTS_PER_WRITE]
-            failed |= await self._directories.checkpoints.store_log_starts(some)
-        async for partition in self._in_turns([each for each in partitions if each not in failed]):
+        every = list(starts.items())
+        for first in range(0, len(every), STARTS_PER_WRITE):
+            some = dict(every[first : first + STARTS_PER_WRITE])
+            failed |= await self._directories.checkpoints.raise_starts(some, self._begin_at)
+        async for partition in self._in_turns([each for each in starts if each not in failed]):
             partition.changed()
             partition.grown()
         return failed

@@ -5,6 +5,7 @@ Where the dirty part of a compacted log starts is stored on the way, whenever th
 What an editor must keep true:
 - The files of a directory are written by one at a time, and what is written is looked up once it is one's turn: what
   was looked up before may be too high by then, because a log was cut.
+- A start that rises is stored before anything is deleted (`raise_starts`).
 - A log is cut while one holds the turn (`lowered`), after the lower offsets are on the medium. Else the next checkpoint
   may store how high the log was, and after a crash the log seems to have lost what was safe.
 """
@@ -12,9 +13,9 @@ What an editor must keep true:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.log.directory import LogDirectory
 from ottla.model.errors import ApiError, ErrorCode, OttlaError, OutOfSpaceError, StorageError
@@ -23,6 +24,8 @@ from ottla.model.ids import TopicPartition
 if TYPE_CHECKING:
     from ottla.runtime.partition import Partition
     from ottla.runtime.world import World
+
+LOGS_PER_TURN: Final = 8
 
 Offsets: TypeAlias = dict[TopicPartition, int]
 
@@ -87,25 +90,46 @@ class OffsetCheckpoints:
         if full is not None:
             raise full
 
-    async def store_log_starts(self, partitions: Iterable[Partition]) -> dict[Partition, OttlaError]:
-        """Return when the starts of these partitions are on disk; says of which they are not, and why."""
+    async def raise_starts(
+        self, starts: Mapping[Partition, int], begin_at: Callable[[Partition, int], None]
+    ) -> dict[Partition, OttlaError]:
+        """Store where logs begin from now on, and then have `begin_at` take away what is before; says where it failed.
+
+        In this order: names that go may go in any order, and a crash that leaves a hole between them must not make it
+        look as if the log had lost what follows. Where there is no room to store anything they go all the same, which
+        makes some. A directory that fails goes offline.
+        """
         lost = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the partition is in no log directory that is online")
-        failed: dict[Partition, OttlaError] = dict.fromkeys(partitions, lost)
-        for directory, there in self._by_directory(failed):
+        failed: dict[Partition, OttlaError] = dict.fromkeys(starts, lost)
+        for directory, there in self._by_directory(starts):
             async with self.turn(directory):
-                starts = {
-                    partition: opened.log_start_offset
+                # One that was cut meanwhile may end before that.
+                raised = [
+                    partition
                     for partition in self._still_in(directory, there)
-                    if (opened := partition.log_or_none) is not None
-                }
-                try:
-                    await self._write(directory, {}, {each.topic_partition: starts[each] for each in starts}, {})
-                except (OutOfSpaceError, StorageError) as error:
-                    failed.update(dict.fromkeys(starts, error))
+                    if partition.log_or_none is not None and starts[partition] <= partition.high_watermark
+                ]
+                error = await self._why_not_written(directory, {p.topic_partition: starts[p] for p in raised})
+                if error is not None:
+                    failed.update(dict.fromkeys(raised, error))
+                if isinstance(error, StorageError):
                     continue
-            for partition in starts:
-                del failed[partition]
+                for number, partition in enumerate(raised, 1):
+                    if _begins_at(partition, starts[partition], begin_at) and error is None:
+                        del failed[partition]
+                    if number % LOGS_PER_TURN == 0:
+                        await asyncio.sleep(0)
         return failed
+
+    async def _why_not_written(self, directory: LogDirectory, log_starts: Offsets) -> OttlaError | None:
+        try:
+            await self._write(directory, {}, log_starts, {})
+        except OutOfSpaceError as error:
+            return error
+        except StorageError as error:
+            self._on_failure(error)
+            return error
+        return None
 
     async def store_replicated_high_watermarks(self, partitions: Iterable[Partition]) -> None:
         """Store those of replicated partitions that are open; a sole replica's is the end of its log."""
@@ -166,3 +190,11 @@ class OffsetCheckpoints:
             for partition in partitions
             if not partition.gone and self._directory_of(partition.topic_partition) is directory
         )
+
+
+def _begins_at(partition: Partition, offset: int, begin_at: Callable[[Partition, int], None]) -> bool:
+    """Let a log begin there, unless it went meanwhile; whether it does."""
+    if partition.log_or_none is None or partition.gone:
+        return False
+    begin_at(partition, offset)
+    return partition.log_or_none.log_start_offset >= offset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import cast
 from uuid import UUID
@@ -25,12 +25,13 @@ CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 def services(cluster: Cluster, node_id: int = 1) -> Services:
     replica = cluster.replicas[node_id]
 
-    def move_start(partition: Partition, offset: int) -> None:
-        partition.log.delete_records_before(offset)
+    def checked_start(partition: Partition, offset: int) -> int:
+        return offset
 
-    async def store_starts(partitions: Sequence[Partition]) -> dict[Partition, OttlaError]:
+    async def raise_starts(starts: Mapping[Partition, int]) -> dict[Partition, OttlaError]:
         await asyncio.sleep(0)
-        for partition in partitions:
+        for partition, offset in starts.items():
+            partition.log.delete_records_before(offset)
             partition.grown()
         return {}
 
@@ -47,7 +48,7 @@ def services(cluster: Cluster, node_id: int = 1) -> Services:
             fetches=Fetches(replica.table, asyncio.get_running_loop()),
             sessions=FetchSessions(10, random.Random(1)),
             metrics=Metrics(),
-            maintenance=SimpleNamespace(move_start=move_start, store_starts=store_starts),
+            maintenance=SimpleNamespace(checked_start=checked_start, raise_starts=raise_starts),
             log_directories=SimpleNamespace(is_full=lambda error: None),
             is_ready=True,
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -86,12 +86,12 @@ class Stored:
         self.hosted = Hosted({"a": TopicConfig(), "b": TopicConfig(), "compacted": COMPACTED}, partitions=COUNT)
         self.services = services(cast(Cluster, SimpleNamespace(replicas={1: self.hosted})))
         self.maintenance = cast(Any, self.services.maintenance)
-        self.maintenance.store_starts = self._store_starts
-        self.calls: list[Sequence[Partition]] = []
+        self.maintenance.raise_starts = self._raise_starts
+        self.calls: list[list[Partition]] = []
         self.failing: dict[Partition, OttlaError] = {}
 
-    async def _store_starts(self, partitions: Sequence[Partition]) -> dict[Partition, OttlaError]:
-        self.calls.append(partitions)
+    async def _raise_starts(self, starts: Mapping[Partition, int]) -> dict[Partition, OttlaError]:
+        self.calls.append(list(starts))
         return self.failing
 
     async def delete(self, *topics: tuple[str, Sequence[tuple[int, int]]]) -> list[list[tuple[int, int, int]]]:
@@ -145,12 +145,12 @@ def test_a_partition_that_goes_while_its_start_is_stored_is_not_begun_anew() -> 
         stored = Stored()
         partition = stored.hosted.partition(1, "a")
 
-        async def store_starts(partitions: Sequence[Partition]) -> dict[Partition, OttlaError]:
+        async def raise_starts(starts: Mapping[Partition, int]) -> dict[Partition, OttlaError]:
             partition.let_go()
             partition.log_or_none = None
             return {}
 
-        stored.maintenance.store_starts = store_starts
+        stored.maintenance.raise_starts = raise_starts
         assert await stored.delete(("a", [(1, 0)])) == [[(1, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]]
         assert partition.log_or_none is None
 
@@ -160,7 +160,7 @@ def test_a_partition_that_goes_while_its_start_is_stored_is_not_begun_anew() -> 
 def test_others_have_their_turn_while_records_of_many_partitions_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         stored, counted = Stored(), Turns(monkeypatch, turns)
-        stored.maintenance.move_start = counted.counted(stored.maintenance.move_start)
+        stored.maintenance.checked_start = counted.counted(stored.maintenance.checked_start)
         await stored.delete(("a", [(index, 0) for index in range(COUNT)]))
         assert counted.calls == COUNT
         assert counted.most_calls <= delete_records.DELETIONS_PER_TURN

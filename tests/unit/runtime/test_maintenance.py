@@ -7,12 +7,14 @@ import random
 
 import pytest
 
+from ottla.log.checkpoints import read_offsets
 from ottla.log.directory import CLEAN_SHUTDOWN, LOG_START_OFFSETS, RECOVERY_POINTS
 from ottla.log.disk import Bytes
 from ottla.model.errors import OutOfSpaceError
 from ottla.runtime.maintenance import Maintenance
 from ottla.runtime.partition import Partition
-from tests.unit.log.support import NOW_MS, append, batch_of
+from tests.unit.log.crash_disk import CrashDisk
+from tests.unit.log.support import NOW_MS, append, batch_of, open_log
 from tests.unit.runtime.leader_stub import TOPIC, Following, LeaderStub
 from tests.unit.runtime.test_replica_fetcher import run
 
@@ -32,13 +34,52 @@ def test_records_that_are_deleted_make_room_on_a_full_disk() -> None:
         following.partition().append_as_follower(memoryview(b""), 30, 0)
         following.disk.fail_writes = lambda size: OSError(errno.ENOSPC, "No space left on device")
         partition = following.partition()
-        maintenance.move_start(partition, 20)
-        (error,) = (await maintenance.store_starts([partition])).values()
+        (error,) = (await maintenance.raise_starts({partition: 20})).values()
         assert isinstance(error, OutOfSpaceError)
         await following.until(lambda: not any(".deleted" in name for name in following.disk.listdir(log.directory)))
         following.disk.fail_writes = lambda size: None
-        assert not await maintenance.store_starts([partition])
+        assert not await maintenance.raise_starts({partition: 20})
         assert following.disk.read(f"/data/{LOG_START_OFFSETS}") == f"0\n1\n{TOPIC} 0 20\n".encode()
+        await maintenance.stop()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("by", ["retention", "request"])
+def test_a_start_is_stored_before_files_go_that_a_crash_may_bring_back_in_part(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where names last in no order the hole between them would look like the end of what was safe."""
+
+    async def scenario() -> None:
+        following = Following(LeaderStub(), file_delete_delay_ms=0, retention_bytes=1)
+        log, maintenance = following.log(), maintenance_of(following)
+        for _ in range(4):
+            append(log, batch_of(10))
+            log.roll(NOW_MS)
+        following.partition().append_as_follower(memoryview(b""), 30, 0)
+        log.sync_until(log.log_end_offset)
+        crashed: list[CrashDisk] = []
+        rename = following.disk.rename
+
+        def fails_in_the_midst(source: str, target: str) -> None:
+            if source.endswith(f"{10:020d}.log"):
+                crashed.append(following.disk.crash_with_everything())
+                crashed[0].remove(source)
+                crashed[0].rename(f"{log.directory}/{0:020d}.log.deleted", f"{log.directory}/{0:020d}.log")
+            rename(source, target)
+
+        monkeypatch.setattr(following.disk, "rename", fails_in_the_midst)
+        if by == "retention":
+            await maintenance.apply_retention()
+        else:
+            assert not await maintenance.raise_starts({following.partition(): 30})
+        assert log.log_start_offset == 30
+        starts = read_offsets(crashed[0], f"/data/{LOG_START_OFFSETS}")
+        again = open_log(
+            crashed[0], log.directory, tp=log.tp, clean=False, log_start_offset=starts.get(log.tp, 0), recovery_point=0
+        )
+        assert (again.log_start_offset, again.log_end_offset) == (30, 40)
         await maintenance.stop()
 
     run(scenario)
@@ -76,9 +117,8 @@ def test_starts_are_stored_in_one_write_and_before_they_are_said_to_be(monkeypat
         for partition in partitions:
             append(partition.log, batch_of(10))
             partition.append_as_follower(memoryview(b""), 10, 0)
-            maintenance.move_start(partition, 7)
         monkeypatch.setattr(following.disk, "write_atomically", noted)
-        assert not await maintenance.store_starts(partitions)
+        assert not await maintenance.raise_starts(dict.fromkeys(partitions, 7))
         assert writes == [f"/data/{LOG_START_OFFSETS}"]
         lines = following.disk.crash(random.Random(1)).read(f"/data/{LOG_START_OFFSETS}").decode().splitlines()
         assert lines[2:] == [f"{TOPIC} {index} 7" for index in range(5)]
@@ -96,9 +136,8 @@ def test_a_directory_that_cannot_store_a_start_keeps_no_other_from_it(
         told: list[int] = []
         for partition in following.table:
             partition.append_as_follower(memoryview(b""), 10, 0)
-            maintenance.move_start(partition, 5)
         monkeypatch.setattr(Partition, "grown", lambda partition: told.append(partition.index))
-        failed = await maintenance.store_starts(list(following.table))
+        failed = await maintenance.raise_starts(dict.fromkeys(following.table, 5))
         assert list(failed) == [following.partition(0)]
         assert told == [1]
         assert following.disk.read(f"/more/{LOG_START_OFFSETS}") == f"0\n1\n{TOPIC} 1 5\n".encode()

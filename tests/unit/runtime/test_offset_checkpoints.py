@@ -121,9 +121,11 @@ def test_a_crash_while_a_log_begins_anew_is_no_corruption() -> None:
 def test_a_start_above_the_cut_is_lowered_too() -> None:
     async def scenario() -> None:
         following = filled()
-        following.log().delete_records_before(8)
-        assert not await following.directories.checkpoints.store_log_starts([following.partition()])
-        async with following.directories.checkpoints.lowered(following.partition(), 4):
+        partition, checkpoints = following.partition(), following.directories.checkpoints
+        partition.append_as_follower(memoryview(b""), 10, 0)
+        await checkpoints.raise_starts({partition: 8}, lambda partition, offset: partition.log.begin_at(offset))
+        assert following.directories.online[0].log_start_offsets[TP] == partition.log.log_start_offset == 8
+        async with checkpoints.lowered(partition, 4):
             pass
         assert following.directories.online[0].log_start_offsets[TP] == 4
 
@@ -151,7 +153,8 @@ def test_who_is_gone_is_not_stored() -> None:
         await following.directories.checkpoints.store([partition])
         await following.directories.checkpoints.store_high_watermarks([partition])
         assert following.directories.online[0].recovery_points == {}
-        assert list(await following.directories.checkpoints.store_log_starts([partition])) == [partition]
+        failed = await following.directories.checkpoints.raise_starts({partition: 0}, lambda partition, offset: None)
+        assert list(failed) == [partition]
         assert following.directories.online[0].log_start_offsets == {}
 
     run(scenario)
