@@ -124,8 +124,6 @@ class Follower(LogLife):
 
     def begin_anew(self) -> None:
         """At the leader's start, which is beyond the end, or below the start."""
-        if self.gap is HUGE_GAP:
-            return  # A crash in the midst of it may leave the new segment behind such a gap; all of it was to go.
         end = self.log.log_end_offset
         offset = self.rng.choice([end, end + 1, end + self.rng.randint(0, 100), self._somewhere()])
         self._lower(offset, anew=True)
@@ -152,8 +150,9 @@ class Follower(LogLife):
         offset = min(self._somewhere(), self.log.log_end_offset)
         if offset > self.log.log_start_offset:
             self.lost_beginning, self.starts_max = True, max(self.starts_max, offset)
+            self.stored_start = offset
             self.dropped += self.log.delete_records_before(offset)
-            self.start = self.stored_start = self.log.log_start_offset
+            self.start = self.log.log_start_offset
             self.batches = [batch for batch in self.batches if read_header(batch).last_offset >= self.start]
 
     def delete_files(self) -> None:
@@ -192,7 +191,7 @@ class Follower(LogLife):
     # -- the power
 
     def crash(self) -> None:
-        self.disk = self.disk.crash(self.rng)
+        self.disk = self.disk.crash(self.rng, names_in_order=self.rng.random() < 0.5)
         self.dropped = []
         self.log = self._open(clean=False)
         assert self.log.log_end_offset >= self.synced
@@ -207,7 +206,7 @@ class Follower(LogLife):
         log = self.log
         if log.log_start_offset != self.start:
             # A directory that forgets an older name and keeps a younger one may lose what was never synced.
-            assert log.log_start_offset <= self.starts_max or self.synced == 0
+            assert log.log_start_offset <= self.starts_max or self.synced <= self.start
             self.start, self.lost_beginning = log.log_start_offset, True
         batches = [batch for batch in self.batches if read_header(batch).last_offset >= self.start]
         self.batches = [batch for batch in batches if read_header(batch).last_offset < log.log_end_offset]

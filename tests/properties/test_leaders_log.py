@@ -128,13 +128,12 @@ class Leader(LogLife):
     def retain(self) -> None:
         candidates = self.log.retention_candidates(self.now_ms)
         if candidates:
-            self.start_max = self.log.segments[len(candidates)].base_offset
+            self.start_max = self.stored_start = self.log.segments[len(candidates)].base_offset
             self.dropped += self.log.drop_segments(candidates)
 
     def delete_records(self) -> None:
-        self.start_max = self.rng.randint(self.log.log_start_offset, self.log.log_end_offset)
+        self.start_max = self.stored_start = self.rng.randint(self.log.log_start_offset, self.log.log_end_offset)
         self.dropped += self.log.delete_records_before(self.start_max)
-        self.stored_start = self.log.log_start_offset
 
     def delete_files(self) -> None:
         dropped, self.dropped = self.dropped, []
@@ -145,7 +144,10 @@ class Leader(LogLife):
         self.stored_point, self.stored_start = self.log.recovery_point, self.log.log_start_offset
         self.synced = self.log.log_end_offset
         if self.rng.random() < 0.5:
+            # Not the broker's doing, so no power fails in the midst of it.
+            changes_left, self.disk.changes_left = self.disk.changes_left, None
             self._damage()
+            self.disk.changes_left = changes_left
         self._reopen(clean=True)
 
     def _damage(self) -> None:
@@ -188,10 +190,13 @@ class Leader(LogLife):
     # -- the power
 
     def crash(self) -> None:
-        self.disk = self.disk.crash(self.rng)
+        self.disk = self.disk.crash(self.rng, names_in_order=self.rng.random() < 0.5)
         self.log = self._open(clean=False)
-        end = self.log.log_end_offset
+        start, end = self.log.log_start_offset, self.log.log_end_offset
         assert end >= self.synced
+        if self.synced <= self.stored_start:
+            # A directory that forgets an older name and keeps a younger one may lose what was never synced.
+            self.start_max = max(self.start_max, start)
         self.written = [batch for batch in self.written if read_header(batch).last_offset < end]
         self.check()
 

@@ -19,7 +19,7 @@ from ottla.model.errors import ApiError
 from ottla.runtime.compaction_round import CompactionWork, compact_log
 from ottla.runtime.record_inline import InlineRecordWork
 from ottla.wire.records import Record, build_batch, iterate
-from tests.unit.log.crash_disk import CrashDisk, Inode
+from tests.unit.log.crash_disk import CrashDisk, PowerCut
 from tests.unit.log.files_of_batches import view_of
 from tests.unit.log.support import NOW_MS, append, check_indexes, open_log, read_all
 
@@ -40,40 +40,6 @@ class AtOnce:
 
     def close(self) -> None:
         pass
-
-
-class PowerCut(BaseException):
-    """Nothing of the process is left."""
-
-
-class MortalDisk(CrashDisk):
-    """A disk whose machine loses power before the operation number `ends_at`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.operations = 0
-        self.ends_at = -1
-
-    def _count(self) -> None:
-        if self.operations == self.ends_at:
-            raise PowerCut
-        self.operations += 1
-
-    def _name(self, path: str, inode: Inode | None) -> None:
-        self._count()
-        super()._name(path, inode)
-
-    def before_write(self, inode: Inode, data: bytes, position: int) -> None:
-        self._count()
-        super().before_write(inode, data, position)
-
-    def before_sync(self) -> None:
-        self._count()
-        super().before_sync()
-
-    def sync_dir(self, path: str) -> None:
-        self._count()
-        super().sync_dir(path)
 
 
 def new_log(disk: CrashDisk, config: TopicConfig = CONFIG) -> PartitionLog:
@@ -327,14 +293,14 @@ def test_a_round_that_is_cancelled_leaves_the_log_as_it_was() -> None:
 @pytest.mark.parametrize("seed", range(25))
 def test_a_crash_at_any_moment_of_a_round_loses_no_key(seed: int, names_in_order: bool) -> None:
     rng = random.Random(seed)
-    disk = MortalDisk()
+    disk = CrashDisk()
     config = TopicConfig(
         cleanup_compact=True, segment_bytes=rng.choice([300, 500, 2000]), index_interval_bytes=50, retention_ms=-1
     )
     log = new_log(disk, config)
     fill(log, rng)
     before, sealed_end, recovery_point = records_of(log), log.active.base_offset, log.recovery_point
-    disk.ends_at = disk.operations + rng.randrange(60)
+    disk.changes_left = rng.randrange(90)
     with contextlib.suppress(PowerCut):
         compact(log, disk)
     after = disk.crash(rng, names_in_order=names_in_order)
