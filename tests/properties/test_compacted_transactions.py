@@ -18,7 +18,7 @@ from ottla.wire.records import Record, build_batch
 from tests.properties.committed_reader import read_committed
 from tests.unit.log.crash_disk import CrashDisk
 from tests.unit.log.files_of_batches import view_of
-from tests.unit.log.support import NOW_MS, append, marker_of, open_log
+from tests.unit.log.support import NOW_MS, append, marker_of, open_log, sync_and_mark
 from tests.unit.runtime.metadata import Inline
 
 DIRECTORY = "/data/orders-3"
@@ -73,7 +73,9 @@ class CompactedLog:
             return
         job = plan_round(log, self.disk, dirtiness, now_ms=self.now_ms, seed=5)
         work = InlineRecordWork(self.disk)
-        done = asyncio.run(compact_log(log, job, work, disk=self.disk, offload=Inline(), discard=log.delete_files))
+        done = asyncio.run(
+            compact_log(log, job, work, disk=self.disk, offload=Inline(), sync=sync_and_mark, discard=log.delete_files)
+        )
         self.checkpoint = done.first_dirty_offset
 
     def stable(self) -> int:

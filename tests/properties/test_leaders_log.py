@@ -28,7 +28,7 @@ from tests.properties.log_expectations import check_log, replayed
 from tests.properties.log_life import DIRECTORY, LogLife, Steps
 from tests.unit.log.crash_disk import CrashDisk
 from tests.unit.log.files_of_batches import view_of
-from tests.unit.log.support import NOW_MS, append, marker_of, read_all
+from tests.unit.log.support import NOW_MS, append, marker_of, read_all, sync_and_mark
 from tests.unit.runtime.metadata import Inline
 
 TRANSACTIONAL = (3, 4)
@@ -119,8 +119,12 @@ class Leader(LogLife):
         dirtiness = dirtiness_of(log, checkpoint=self.cleaned, last_stable_offset=stable, now_ms=self.now_ms)
         if dirtiness.dirty_bytes:
             job = plan_round(log, self.disk, dirtiness, now_ms=self.now_ms, seed=5)
-            work, discard = InlineRecordWork(self.disk), self.dropped.extend
-            done = asyncio.run(compact_log(log, job, work, disk=self.disk, offload=Inline(), discard=discard))
+            work = InlineRecordWork(self.disk)
+            done = asyncio.run(
+                compact_log(
+                    log, job, work, disk=self.disk, offload=Inline(), sync=sync_and_mark, discard=self.dropped.extend
+                )
+            )
             self.cleaned = done.first_dirty_offset
             self.synced = log.log_end_offset
             self.check()

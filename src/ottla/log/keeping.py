@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 from ottla.log import gaps, names
 from ottla.log.disk import Disk
-from ottla.log.failures import storage_errors
+from ottla.log.failures import is_out_of_space, out_of_space, storage_errors, unreadable
 from ottla.log.handles import OpenFiles
 from ottla.log.producer_state import ProducerStates
 from ottla.log.reading import ReadableLog
@@ -94,16 +94,29 @@ class KeptLog(ReadableLog):
     def sync_until(self, offset: int) -> None:
         """Return when everything below `offset` would survive a crash. Blocks; any thread.
 
-        StorageError is final: what could not be written may be gone, and another sync would not say so.
+        StorageError is final: what could not be written may be gone, and another sync would not say so. After an
+        ApiError nothing has changed: a file could not be opened, or there is no room for the leader epochs.
         """
         segments = self.segments
-        with storage_errors(self.directory):
+        try:
             sync_segments(segments, offset, self._snapshots, lambda segment: segment in self.segments)
             self._names.sync()
             if not self.epochs.is_saved:
-                # Two at once could leave the older one of two files behind.
-                with self._disk.exclusively(self.directory):
-                    self.epochs.save()
+                self._save_epochs()
+        except OSError as error:
+            # Of a partition that was deleted meanwhile nobody needs anything on the medium.
+            if not self._closed or not isinstance(error, FileNotFoundError):
+                raise unreadable(self.directory, error) from error
+
+    def _save_epochs(self) -> None:
+        # Two at once could leave the older one of two files behind.
+        with self._disk.exclusively(self.directory):
+            try:
+                self.epochs.save()
+            except OSError as error:
+                if not is_out_of_space(error):
+                    raise
+                raise out_of_space(self.directory, error) from error
 
     def expect_gaps(self, until: int, truncations: int) -> None:
         """Compaction may leave gaps below `until`, where everything is synced. Blocks; any thread.

@@ -144,6 +144,7 @@ class Compactor:
             self._worker,
             disk=world.disk,
             offload=world.offload,
+            sync=self._maintenance.flushes.sync,
             discard=partial(self._maintenance.discard, opened),
         )
         if not partition.gone:

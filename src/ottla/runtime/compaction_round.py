@@ -11,7 +11,7 @@ The caller sees to it that a log has one round at a time, and cancels the round 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.log import names
@@ -41,17 +41,18 @@ async def compact_log(
     *,
     disk: Disk,
     offload: Offload,
+    sync: Callable[[PartitionLog, int], Awaitable[None]],
     discard: Callable[[Sequence[Segment]], object],
 ) -> CompactionResult:
     """Carry out a job for a log and put what comes of it in place; `discard` gets old segments as they fall out.
 
-    When this returns, the caller advances the cleaner's checkpoint to `first_dirty_offset`. It raises what
-    `RecordWorker.compact` raises, StorageError, or CompactionError if the log changed meanwhile.
+    `sync` is that of `Flushes`. When this returns, the caller advances the cleaner's checkpoint to
+    `first_dirty_offset`. It raises what `RecordWorker.compact` and `sync` raise, StorageError, or CompactionError if
+    the log changed meanwhile.
     """
-    truncations, end_offset = log.truncations, log.log_end_offset
+    truncations = log.truncations
     # What takes the place of a value, or says that it was never committed, must be safe before the value goes.
-    await offload.run(log.sync_until, end_offset)
-    log.mark_flushed(end_offset, truncations=truncations)
+    await sync(log, log.log_end_offset)
     await offload.run(log.expect_gaps, job.first_uncleanable_offset, truncations)
     groups: asyncio.Queue[CleanedGroup | None] = asyncio.Queue()
     working = asyncio.ensure_future(work.compact(job, groups.put_nowait))

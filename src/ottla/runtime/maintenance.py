@@ -41,7 +41,7 @@ FLUSH_CHECK_MS_MAX = 1_000
 class Maintenance:
     """The chores of one broker."""
 
-    __slots__ = ("_config", "_directories", "_flushes", "_table", "_tasks", "_world")
+    __slots__ = ("_config", "_directories", "_table", "_tasks", "_world", "flushes")
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Maintenance:
         self._world = world
         self._table = table
         self._directories = directories
-        self._flushes = flushes
+        self.flushes = flushes
         self._config = config
         self._tasks: dict[asyncio.Task[None], None] = {}
 
@@ -168,7 +168,7 @@ class Maintenance:
             for partition in topic.partitions:
                 opened = None if partition is None else partition.log_or_none
                 if partition is not None and opened is not None and opened.flush_ms_due(now_ms):
-                    await self._carefully(partial(self._flushes.flush, partition))
+                    await self._carefully(partial(self.flushes.flush, partition))
 
     async def give_back_room(self) -> None:
         """Let the files of logs that rest be as long as their logs."""
@@ -180,13 +180,9 @@ class Maintenance:
             opened = partition.log_or_none
             if opened is None:
                 continue
-            target, truncations = opened.flush_target(sealed_only=True), opened.truncations
+            target = opened.flush_target(sealed_only=True)
             if target > opened.recovery_point:
-                try:
-                    await self._world.offload.run(opened.sync_until, target)
-                    opened.mark_flushed(target, truncations=truncations)
-                except StorageError as error:
-                    self._table.directory_failed(error)
+                await self._carefully(partial(self.flushes.sync, opened, target))
         await self._directories.checkpoint(self._table)
 
     async def store_high_watermarks(self) -> None:

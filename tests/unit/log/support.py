@@ -68,6 +68,12 @@ def append(log: PartitionLog, batch: bytearray, *, leader_epoch: int = 0, now_ms
     return log.append(memoryview(batch), read_header(batch), leader_epoch, now_ms)
 
 
+async def sync_and_mark(log: PartitionLog, target: int) -> None:
+    """What `Flushes.sync` does where nothing fails."""
+    log.sync_until(target)
+    log.mark_flushed(target)
+
+
 def read_bytes(slice_: FileSlice | None) -> bytes:
     return b"" if slice_ is None else slice_.file.pread(slice_.length, slice_.position)
 

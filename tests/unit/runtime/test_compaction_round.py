@@ -21,7 +21,7 @@ from ottla.runtime.record_inline import InlineRecordWork
 from ottla.wire.records import Record, build_batch, iterate
 from tests.unit.log.crash_disk import CrashDisk, PowerCut
 from tests.unit.log.files_of_batches import view_of
-from tests.unit.log.support import NOW_MS, append, check_indexes, open_log, read_all
+from tests.unit.log.support import NOW_MS, append, check_indexes, open_log, read_all, sync_and_mark
 
 DIRECTORY = "/data/orders-3"
 CONFIG = TopicConfig(
@@ -84,7 +84,7 @@ def compact(log: PartitionLog, disk: CrashDisk, **changes: int) -> CompactionRes
 
 
 async def in_place(log: PartitionLog, job: CompactionJob, work: CompactionWork, disk: CrashDisk) -> CompactionResult:
-    return await compact_log(log, job, work, disk=disk, offload=AtOnce(), discard=log.delete_files)
+    return await compact_log(log, job, work, disk=disk, offload=AtOnce(), sync=sync_and_mark, discard=log.delete_files)
 
 
 def records_of(log: PartitionLog) -> list[Record]:
