@@ -254,6 +254,8 @@ class LogDirectories:
         await asyncio.gather(*map(repair, unrecovered))
         try:
             await self.checkpoint(unrecovered)
+            # Where a crash took the end, another leader's records may come, and be committed by nobody for a while.
+            await self.checkpoints.store_high_watermarks(unrecovered)
         except OutOfSpaceError as error:
             self.is_full(error)
         return len(unrecovered)

@@ -165,6 +165,10 @@ class OffsetCheckpoints:
             directory.cleaner.truncate(tp, offset)
             await self._write(directory, points, starts, {})
             yield
+            # Before anything is appended: that may be committed by nobody for a while.
+            end_offset = opened.log_end_offset
+            if partition.log_or_none is opened and directory.high_watermarks.get(tp, 0) > end_offset:
+                await self._write(directory, {}, {}, {tp: end_offset})
 
     async def _write(self, directory: LogDirectory, points: Offsets, starts: Offsets, marks: Offsets) -> None:
         if not (points or starts or marks) and directory.cleaner.is_stored:

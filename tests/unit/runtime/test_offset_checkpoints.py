@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from ottla.core.controller.image import PartitionImage, TopicImage
+from ottla.log.checkpoints import read_offsets
+from ottla.log.directory import HIGH_WATERMARKS
 from ottla.model.ids import TopicPartition
 from tests.unit.log.support import NOW_MS, append, batch_of, open_log
 from tests.unit.runtime.leader_stub import OWN, TOPIC, TOPIC_ID, Following, LeaderStub
@@ -128,6 +132,42 @@ def test_a_start_above_the_cut_is_lowered_too() -> None:
         async with checkpoints.lowered(partition, 4):
             pass
         assert following.directories.online[0].log_start_offsets[TP] == 4
+
+    run(scenario)
+
+
+def stored_high_watermark(following: Following) -> int:
+    return read_offsets(following.disk, f"/data/{HIGH_WATERMARKS}")[TP]
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_what_was_committed_above_a_cut_does_not_count_for_what_is_written_there_next(anew: bool) -> None:
+    """Its leader was not in sync when it was elected. What it writes there may be committed by nobody yet."""
+
+    async def scenario() -> None:
+        following = filled()
+        partition, checkpoints = following.partition(), following.directories.checkpoints
+        partition.append_as_follower(memoryview(b""), 9, 0)
+        await checkpoints.store_high_watermarks([partition])
+        async with checkpoints.lowered(partition, 4, anew=anew):
+            (partition.restart_at if anew else partition.truncate_to)(4)
+        assert stored_high_watermark(following) == 4
+
+    run(scenario)
+
+
+def test_what_was_committed_above_the_end_that_a_crash_left_does_not_count_for_what_comes_next() -> None:
+    async def scenario() -> None:
+        following = filled()
+        partition, directories = following.partition(), following.directories
+        partition.append_as_follower(memoryview(b""), 9, 0)
+        await directories.checkpoints.store_high_watermarks([partition])
+        file = following.disk.open(f"{partition.log.directory}/{0:020d}.log")
+        file.truncate(file.size() // 2)
+        partition.log_or_none, partition.high_watermark = None, 0
+        directories.online[0].was_clean = False
+        await directories.recover(following.table, 1)
+        assert stored_high_watermark(following) == partition.high_watermark == partition.log.log_end_offset < 9
 
     run(scenario)
 
