@@ -77,6 +77,16 @@ def test_a_log_without_times_has_no_answer() -> None:
     assert log.offset_of_max_timestamp() is None
 
 
+def test_where_compaction_has_emptied_the_youngest_batch_there_is_no_answer_as_in_kafka() -> None:
+    """Kafka looks into the first batch whose header has the largest time, and into no other."""
+    _, log = memory_log()
+    append(log, batch_of(1, timestamp=1000))
+    append(log, build(b"", 0, 0, -1, 2000, 0))
+    assert log.offset_of_max_timestamp() is None
+    append(log, batch_of(1, timestamp=3000))
+    assert log.offset_of_max_timestamp() == TimestampedOffset(2, 3000, 0)
+
+
 def test_times_of_the_broker_are_those_of_the_batch() -> None:
     _, log = memory_log(TopicConfig(timestamp_type_log_append=True))
     append(log, batch_of(3, timestamp=1), now_ms=5000)
