@@ -150,6 +150,9 @@ class Mount:
     def modified_ms(self, path: str) -> int:
         return self._file(path).modified_us // 1000
 
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        self._file(path).modified_us = time_ms * 1000
+
     def rename(self, source: str, target: str) -> None:
         entry = self._find(source)
         source_folder, source_name = self._parent(source)

@@ -138,7 +138,8 @@ class CleanableSegment(Protocol):
     def size(self) -> int: ...
 
     @property
-    def max_timestamp(self) -> int: ...
+    def age_timestamp(self) -> int:
+        """Of its youngest record, or of its file if records have no times."""
 
     @property
     def first_timestamp(self) -> int: ...
@@ -184,7 +185,7 @@ def measure_dirtiness(
     bound = min(last_stable_offset, segments[-1].base_offset)
     if config.min_compaction_lag_ms > 0:
         too_young = now_ms - config.min_compaction_lag_ms
-        young = (segment.base_offset for segment in dirty_sealed if segment.max_timestamp > too_young)
+        young = (segment.base_offset for segment in dirty_sealed if segment.age_timestamp > too_young)
         bound = min(bound, next(young, bound))
     end = next(iter(_sealed_from(segments, max(bound, first_dirty))), segments[-1]).base_offset
     return Dirtiness(

@@ -15,6 +15,7 @@ from ottla.log.compaction import (
     measure_dirtiness,
 )
 from ottla.log.disk import Disk
+from ottla.log.failures import storage_errors
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_state import Producer
 from ottla.log.segment import Segment
@@ -22,15 +23,16 @@ from ottla.log.segment import Segment
 
 def dirtiness_of(log: PartitionLog, *, checkpoint: int | None, last_stable_offset: int, now_ms: int) -> Dirtiness:
     """How much a round could do for a log now; `checkpoint` is what `CleanerCheckpoint` has for it."""
-    return measure_dirtiness(
-        log.segments,
-        log.config,
-        checkpoint=checkpoint,
-        log_start_offset=log.log_start_offset,
-        log_end_offset=log.log_end_offset,
-        last_stable_offset=last_stable_offset,
-        now_ms=now_ms,
-    )
+    with storage_errors(log.directory):
+        return measure_dirtiness(
+            log.segments,
+            log.config,
+            checkpoint=checkpoint,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            last_stable_offset=last_stable_offset,
+            now_ms=now_ms,
+        )
 
 
 def plan_round(

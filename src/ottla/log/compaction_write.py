@@ -136,6 +136,7 @@ class CleanedSegment:
             self.discard()
             return CleanedGroup(sources=sources, base_offset=self.base_offset, size=self.size, is_changed=False)
         self.flush()
+        self._keep_age()
         self._file.sync()
         self._indexes.write()
         for index in (self._indexes.offsets, self._indexes.times):
@@ -145,6 +146,11 @@ class CleanedSegment:
         self._disk.sync_dir(self._directory)
         self._indexes.forget()
         return CleanedGroup(sources=sources, base_offset=self.base_offset, size=self.size)
+
+    def _keep_age(self) -> None:
+        """Where records have no times their file's own says how old they are, and cleaning makes nothing younger."""
+        youngest = names.segment_path(self._directory, self._sources[-1].base_offset, names.LOG)
+        self._disk.set_modified_ms(self.path_of(names.LOG), self._disk.modified_ms(youngest))
 
     def discard(self) -> None:
         """Remove every file of it."""

@@ -93,6 +93,9 @@ class Disk(Protocol):
     def modified_ms(self, path: str) -> int:
         """When the file was last written, in ms since 1970."""
 
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        """Let the file seem to have been written last at that time."""
+
     def rename(self, source: str, target: str) -> None:
         """Rename, replacing the target atomically."""
 
@@ -224,6 +227,9 @@ class RealDisk:
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)

@@ -36,6 +36,7 @@ class Inode:
         self.data = bytearray(durable)
         self.durable = bytes(durable)
         self.pending: list[tuple[int, bytes] | int] = []
+        self.modified_ms = 0
 
     def after_crash(self, rng: random.Random) -> bytes:
         """Each sector as it was at some moment since the last sync, and the size as it was at some moment."""
@@ -228,8 +229,10 @@ class CrashDisk:
         return self.open(path).size()
 
     def modified_ms(self, path: str) -> int:
-        self.open(path)
-        return 0
+        return self.open(path)._inode.modified_ms
+
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        self.open(path)._inode.modified_ms = time_ms
 
     def rename(self, source: str, target: str) -> None:
         if source in self.directories:

@@ -20,7 +20,7 @@ class Piece:
     base_offset: int
     size: int = 100
     first_timestamp: int = 1
-    max_timestamp: int = 1
+    age_timestamp: int = 1
 
 
 PIECES = [Piece(0), Piece(10), Piece(20), Piece(30)]
@@ -81,9 +81,9 @@ def test_an_open_transaction_stops_compaction_in_front_of_its_segment() -> None:
 
 def test_records_that_are_too_young_stay_and_so_does_all_after_them() -> None:
     config = replace(CONFIG, min_compaction_lag_ms=1000)
-    pieces = [Piece(0), Piece(10, max_timestamp=NOW - 999), Piece(20), Piece(30)]
+    pieces = [Piece(0), Piece(10, age_timestamp=NOW - 999), Piece(20), Piece(30)]
     assert measure(pieces, config).first_uncleanable_offset == 10
-    old = [Piece(0), Piece(10, max_timestamp=NOW - 1000), Piece(20), Piece(30)]
+    old = [Piece(0), Piece(10, age_timestamp=NOW - 1000), Piece(20), Piece(30)]
     assert measure(old, config).first_uncleanable_offset == 30
 
 

@@ -97,6 +97,8 @@ def test_sizes_times_and_space_are_told(tmp_path: Path) -> None:
     disk.sync_dir(str(tmp_path))
     assert (disk.size(path), file.size()) == (3, 3)
     assert abs(disk.modified_ms(path) - os.stat(path).st_mtime * 1000) < 2
+    disk.set_modified_ms(path, 1_700_000_000_123)
+    assert disk.modified_ms(path) == 1_700_000_000_123
     assert 0 < disk.free_bytes(path) <= disk.total_bytes(path)
     with pytest.raises(FileNotFoundError):
         disk.open(str(tmp_path / "other"))

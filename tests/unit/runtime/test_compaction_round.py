@@ -289,6 +289,29 @@ def test_a_round_that_is_cancelled_leaves_the_log_as_it_was() -> None:
     assert records_of(log) == before
 
 
+def test_records_without_times_are_as_young_as_their_file() -> None:
+    """As in Kafka; else `min.compaction.lag.ms` protects none of them."""
+    disk = CrashDisk()
+    log = new_log(disk, replace(CONFIG, min_compaction_lag_ms=1000))
+    append(log, build_batch([Record(0, -1, b"k", b"v")]))
+    log.roll(NOW_MS)
+    disk.set_modified_ms(log.segments[0].path, NOW_MS)
+    assert job_for(log, disk, now_ms=NOW_MS + 999).segments == []
+    assert len(job_for(log, disk, now_ms=NOW_MS + 1000).segments) == 1
+
+
+def test_records_without_times_grow_no_younger_by_being_compacted() -> None:
+    """Else a log that is compacted now and then never loses them to `retention.ms`."""
+    disk = CrashDisk()
+    log = new_log(disk)
+    for value in (b"old", b"new"):
+        append(log, build_batch([Record(0, -1, b"k", value)]))
+    log.roll(NOW_MS)
+    disk.set_modified_ms(log.segments[0].path, 12_345)
+    assert compact(log, disk).records_kept == 1
+    assert log.segments[0].age_timestamp == 12_345
+
+
 @pytest.mark.parametrize("names_in_order", [True, False])
 @pytest.mark.parametrize("seed", range(25))
 def test_a_crash_at_any_moment_of_a_round_loses_no_key(seed: int, names_in_order: bool) -> None:
