@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
+from typing import Final
 
 from ottla.log import gaps, names, producer_replay
 from ottla.log.disk import Disk
@@ -41,6 +42,9 @@ from ottla.log.transaction_index import AbortedTransaction
 from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import CorruptLogError
 from ottla.wire.batch import BatchHeader
+
+WALKED_BYTES_MAX: Final = 64 << 10
+"""So much of a segment is looked at to find out whether its records have no times, or its time index was emptied."""
 
 
 @dataclass(slots=True)
@@ -182,8 +186,10 @@ def _indexes_may_be_whole(segment: Segment, disk: Disk) -> bool:
         for position, header in walk(segment.log.get(), 0, segment.size, next_offset=segment.base_offset):
             if header.max_timestamp >= 0 and not times_bytes:
                 return False
-            if position > segment.index_interval_bytes:
-                return has_offsets
+            if position > segment.index_interval_bytes and not has_offsets:
+                return False
+            if position > WALKED_BYTES_MAX:
+                break
     except TornBatchError:
         pass  # Whoever reads the batches finds that out, too.
     return True
@@ -323,7 +329,9 @@ class _Recovery:
     def _is_after_a_hole(self, index: int) -> bool:
         """Whether a crash took what was between this segment and the one before: the end of it, or whole segments."""
         log, segment = self._log, self._log.segments[index]
-        if segment.base_offset == log.log_end_offset or log.log_end_offset < log.recovery_point:
+        # Of what was deleted before the start, some may be back; whatever is missing there is no loss.
+        end_offset = max(log.log_end_offset, log.log_start_offset)
+        if log.log_end_offset <= segment.base_offset <= end_offset or end_offset < log.recovery_point:
             return False
         return not gaps.is_known(self._disk, log.directory, log.log_end_offset, segment.base_offset)
 

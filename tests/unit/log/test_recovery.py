@@ -230,6 +230,27 @@ def test_deleted_segments_that_come_back_with_a_hole_between_them_take_nothing_w
     assert read_all(recovered) == [batch for batch in read_all(log) if read_header(batch).last_offset >= 45]
 
 
+def test_a_lost_segment_in_which_the_log_began_is_no_gap_behind_what_was_deleted_before_it() -> None:
+    """Else what it held is missing for good: the log would go on behind it."""
+    disk, _ = written(segments=4)
+    disk.remove(log_file(40))
+    recovered = reopen(disk, log_start_offset=45, recovery_point=42)
+    assert (recovered.log_start_offset, recovered.log_end_offset) == (45, 45)
+
+
+def test_an_emptied_time_index_is_noticed_behind_records_without_times() -> None:
+    disk = CrashDisk()
+    disk.makedirs("/data")
+    log = open_log(disk, DIRECTORY, config=TopicConfig(index_interval_bytes=1))
+    for timestamp in (-1, -1, -1, NOW_MS):
+        append(log, batch_of(1, timestamp=timestamp))
+    log.roll(NOW_MS)
+    log.close()
+    disk.open(f"{DIRECTORY}/{0:020d}.timeindex").truncate(0)
+    again = open_log(disk, DIRECTORY, config=TopicConfig(index_interval_bytes=1), recovery_point=4)
+    assert again.max_timestamp == NOW_MS
+
+
 def test_a_torn_snapshot_costs_a_replay_and_no_producer() -> None:
     disk, log = written(segments=3)
     for base in (20, 40):
