@@ -141,9 +141,9 @@ class Follower(LogLife):
         safe = self.log.safe_to_begin_anew(offset) if anew else self.log.safe_after_cut(offset)
         self.stored_point = min(self.stored_point, safe)
         self.stored_start = min(self.stored_start, offset)
-        self.synced = min(self.synced, safe)
-        # Where all segments go, those that a crash brings back need not be the first ones.
+        # Where all segments go, those that a crash brings back need not be the first ones, and there may be none.
         goes_all = anew or offset <= self.log.segments[0].base_offset
+        self.synced = min(self.synced, self.stored_start if goes_all else safe)
         self.starts_max = max(self.starts_max, offset, self.log.log_end_offset if goes_all else 0)
 
     def delete_records(self) -> None:
