@@ -25,6 +25,8 @@ TOGETHER: Final[dict[str, Any]] = {
 SYNCED: Final[dict[str, Any]] = {**TOGETHER, "flush_each": True}
 UNSYNCED: Final[dict[str, Any]] = {**TOGETHER, "flush_each": False}
 STORMY: Final[dict[str, Any]] = {**UNSYNCED, "seconds": 40, "seconds_between_faults": 1.2}
+BUSY: Final[dict[str, Any]] = {**STORMY, "seconds_between_sends": 0.05, "readers": 4}
+"""Whenever a leader goes, something is on its way to the followers, and somebody reads what the next one shows."""
 
 
 def _quorum_counts_what_is_not_synced(patches: Patches) -> None:
@@ -112,9 +114,9 @@ CLUSTER: Final = (
     Bug(
         "new leaders commit what they have",
         "high watermark without the epoch's followers",
-        15,
+        25,
         _new_leaders_commit_what_they_have,
-        UNSYNCED,
+        BUSY,
     ),
     Bug("leader epochs are not compared", "no fence on fetch", 20, _leader_epochs_are_not_compared, STORMY),
 )

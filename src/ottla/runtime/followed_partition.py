@@ -131,12 +131,7 @@ class FollowedPartition:
 
     def learn(self, leader_high_watermark: int, leader_log_start: int) -> None:
         """Note what is committed, and where the leader's log begins."""
-        partition = self.partition
-        partition.append_as_follower(_NOTHING, leader_high_watermark, 0)
-        opened = partition.log
-        if opened.log_start_offset < leader_log_start <= partition.high_watermark:
-            # The files go with retention, which stores the start before.
-            opened.begin_at(leader_log_start)
+        self.partition.append_as_follower(_NOTHING, leader_high_watermark, leader_log_start)
 
     async def append_rest(self, records: memoryview, now_ms: int) -> None:
         """Write the rest of what came, with a pause for others after each slice."""

@@ -424,11 +424,11 @@ class Partition(Watched):
 
     def append_as_follower(
         self, batches: memoryview, leader_high_watermark: int, leader_log_start: int, now_ms: int = 0
-    ) -> list[Segment]:
+    ) -> None:
         """Write what the leader wrote, and learn what is committed and where the log begins.
 
-        Returns the segments that fell out at the start, for `delete_files`. ApiError: the batches are not what they
-        should be, or this broker is no follower; what was written before the bad one stays.
+        ApiError: the batches are not what they should be, or this broker is no follower; what was written before the
+        bad one stays.
         """
         if self.leads or self.gone:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not follow on {self.topic_partition}")
@@ -439,8 +439,7 @@ class Partition(Watched):
             self.counters.bytes_in += len(batches) if log.log_end_offset > before else 0
         self._commit(min(leader_high_watermark, log.log_end_offset))
         if log.log_start_offset < leader_log_start <= self.high_watermark:
-            return log.delete_records_before(leader_log_start)
-        return []
+            log.begin_at(leader_log_start)  # The files go with retention, which stores the start before.
 
     def truncate_to(self, offset: int, now_ms: int = 0, producers: ProducerStates | None = None) -> list[Segment]:
         """Cut the log back to `offset`, and the high watermark with it; returns dropped segments for `delete_files`.
