@@ -109,9 +109,9 @@ class Maintenance:
                 if start_offset is not None:
                     starts[partition] = start_offset
         failed = await self._directories.checkpoints.raise_starts(starts, self._begin_at)
-        for partition, error in list(failed.items())[:1]:
+        for partition, reason in list(failed.items())[:1]:
             tp = str(partition.topic_partition)
-            log.error("log starts not stored", first=tp, partitions=len(failed), reason=str(error))
+            log.error("log starts not stored", first=tp, partitions=len(failed), reason=str(reason))
 
     def _begin_at(self, partition: Partition, offset: int) -> None:
         """Let a log begin at an offset that is stored, and its older files go."""
