@@ -23,7 +23,7 @@ from ottla.log.segment_indexes import SegmentIndexes
 from ottla.log.segment_tail import TAIL_BATCHES_MAX, Tail
 from ottla.model.limits import PRODUCER_BATCHES_REMEMBERED
 from ottla.model.slots cimport get, get_int, put, put_int, slot_of
-from ottla.wire.produced cimport Batch, Batches
+from ottla.wire.produced cimport Batch, Batches, put_number
 
 cdef extern from "Python.h":
     char* PyByteArray_AS_STRING(object array)
@@ -181,12 +181,6 @@ cdef void assign(Batches batches, int first, long long base_offset, int leader_e
         put_number(batch.data + LEADER_EPOCH_AT, <unsigned int> leader_epoch, 4)
         base_offset += <long long> batch.last_delta + 1
         first = batch.next
-
-
-cdef inline void put_number(unsigned char* at, unsigned long long number, int size) noexcept:
-    cdef int place
-    for place in range(size):
-        at[place] = <unsigned char> (number >> 8 * (size - 1 - place))
 
 
 # -- the file

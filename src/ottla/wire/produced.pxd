@@ -14,6 +14,14 @@ cdef struct Batch:
     int next
 
 
+cdef inline unsigned char* put_number(unsigned char* at, unsigned long long number, int size) noexcept:
+    """Write a number as the wire and the log have it; the place behind it."""
+    cdef int place
+    for place in range(size):
+        at[place] = <unsigned char> (number >> 8 * (size - 1 - place))
+    return at + size
+
+
 cdef class Batches:
     cdef Batch* at
     cdef readonly int count

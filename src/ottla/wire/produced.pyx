@@ -57,13 +57,6 @@ cdef inline long long i64(const unsigned char* at) noexcept:
     return <long long> (<unsigned long long> u32(at) << 32 | u32(at + 4))
 
 
-cdef inline unsigned char* put(unsigned char* at, unsigned long long number, int size) noexcept:
-    cdef int place
-    for place in range(size):
-        at[place] = <unsigned char> (number >> 8 * (size - 1 - place))
-    return at + size
-
-
 cdef inline unsigned char* put_bytes(unsigned char* at, bytes data) noexcept:
     memcpy(at, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
     return at + PyBytes_GET_SIZE(data)
@@ -242,11 +235,11 @@ cdef class Requests:
         size += count * (OUTCOME_BYTES + <Py_ssize_t> len(self._outcome_end))
         cdef bytes made = PyBytes_FromStringAndSize(NULL, size)
         cdef unsigned char* at = <unsigned char*> PyBytes_AS_STRING(made)
-        at = put(put(at, size - SIZE_BYTES, SIZE_BYTES), <unsigned int> correlation_id, 4)
+        at = put_number(put_number(at, size - SIZE_BYTES, SIZE_BYTES), <unsigned int> correlation_id, 4)
         at = put_bytes(put_bytes(at, self._answer_begin), start)
         for number in range(count):
-            at = put(put(at, <unsigned int> partitions[number], 4), 0, 2)
-            at = put(put(at, <unsigned long long> offsets[2 * number], 8), <unsigned long long> NO_TIME, 8)
-            at = put_bytes(put(at, <unsigned long long> offsets[2 * number + 1], 8), self._outcome_end)
+            at = put_number(put_number(at, <unsigned int> partitions[number], 4), 0, 2)
+            at = put_number(put_number(at, <unsigned long long> offsets[2 * number], 8), <unsigned long long> NO_TIME, 8)
+            at = put_bytes(put_number(at, <unsigned long long> offsets[2 * number + 1], 8), self._outcome_end)
         put_bytes(at, self._answer_end)
         return made
