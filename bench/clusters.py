@@ -10,7 +10,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -30,7 +29,7 @@ from bench.systems import (
     brokers_listed,
     last_words,
 )
-from ottla.cli.free_ports import free_port
+from ottla.cli.free_ports import free_port, free_ports, is_taken
 
 BROKERS = (1, 2, 3)
 SETTINGS = {
@@ -148,8 +147,8 @@ def _ottla(system: System, home: Path) -> Cluster:
 
 
 def _kafka(system: Kafka, home: Path) -> Cluster:
-    ports = {broker: free_port() for broker in BROKERS}
-    controllers = {broker: free_port() for broker in BROKERS}
+    ports = dict(zip(BROKERS, free_ports(len(BROKERS)), strict=True))
+    controllers = dict(zip(BROKERS, free_ports(len(BROKERS)), strict=True))
     voters = ",".join(f"{broker}@127.0.0.1:{port}" for broker, port in controllers.items())
     commands, began = [], time.monotonic()
     for broker in BROKERS:
@@ -184,10 +183,5 @@ def free_ports_in_a_row(count: int) -> int:
     """The first of so many ports that nobody has."""
     while True:
         first = free_port()
-        try:
-            with contextlib.ExitStack() as stack:
-                for port in range(first, first + count):
-                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
-        except (OSError, OverflowError):
-            continue
-        return first
+        if not any(is_taken("127.0.0.1", port) for port in range(first, first + count)):
+            return first

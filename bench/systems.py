@@ -14,7 +14,7 @@ from typing import Protocol
 from bench import processes
 from bench.errors import NotMeasured
 from bench.tools import KAFKA_VERSION, Tools
-from ottla.cli.free_ports import free_port
+from ottla.cli.free_ports import free_port, free_ports
 
 START_TIMEOUT_S = 180
 FORMAT_TIMEOUT_S = 60
@@ -102,7 +102,7 @@ class Kafka:
 
     def _format(self, home: Path, properties: Path) -> None:
         home.mkdir(parents=True)
-        port, controller_port = free_port(), free_port()
+        port, controller_port = free_ports(2)
         (home / "port").write_text(str(port))
         settings = SETTINGS | {
             "process.roles": "broker,controller",

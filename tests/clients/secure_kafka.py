@@ -20,7 +20,7 @@ from bench import processes
 from bench.errors import NotMeasured
 from bench.systems import CLUSTER_ID, JVM_OPTIONS, SETTINGS, Kafka, start_and_wait
 from bench.tools import Tools, cache_directory, kafka_jars
-from ottla.cli.free_ports import free_port
+from ottla.cli.free_ports import free_ports
 
 USER, PASSWORD = "alice", 'a "quoted", =strange; one'
 SESSION_MS = 3_000
@@ -71,7 +71,7 @@ def secure_kafka(home: Path) -> Iterator[SecureKafka]:
     authority.cert_pem.write_to_path(str(home / "ca.pem"))
     _write_key(authority.issue_cert("127.0.0.1"), home / "broker.pem")
     _write_key(authority.issue_cert("alice@example.org"), home / "client.pem")
-    ports = {name: free_port() for name in LISTENERS}
+    ports = dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True))
     properties = home / "server.properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in _settings(home, ports).items()))
     users = [f"{mechanism}=[name={USER},password=pencil]" for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")]

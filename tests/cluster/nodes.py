@@ -14,7 +14,7 @@ from confluent_kafka.admin._metadata import PartitionMetadata
 from confluent_kafka.cimpl import NewTopic
 
 from ottla.cli.cluster_plan import new_cluster_id
-from ottla.cli.free_ports import free_port
+from ottla.cli.free_ports import free_ports
 from tests.scenarios.brokers import BrokerProcess
 
 SECONDS_MAX = 20.0
@@ -65,7 +65,7 @@ class Cluster:
     def __init__(self, directory: Path, brokers: int = 3, voters: int = 3, **config: str) -> None:
         self.directory = directory
         self.cluster_id = new_cluster_id()
-        ports = [free_port() for _ in range(brokers)]
+        ports = free_ports(brokers)
         self.voters = ",".join(f"{number}@127.0.0.1:{ports[number - 1]}" for number in range(1, voters + 1))
         self.config = {key.replace("_", "."): value for key, value in config.items()}
         self.nodes: dict[int, Node] = {}

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,32 @@ def test_a_port_that_is_taken_is_passed_over(tmp_path: Path, monkeypatch: pytest
         (tmp_path / "range").write_text(f"{taken + 2}\t60999\n")
         monkeypatch.setattr(module, "_EPHEMERAL_RANGE", tmp_path / "range")
         assert free_port() != taken
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody could listen on a port that is held")
+def test_a_port_that_was_given_out_is_given_to_nobody_else_before_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = free_port()
+    (tmp_path / "range").write_text(f"{given + 1}\t60999\n")
+    again = (
+        "import sys\nfrom pathlib import Path\nfrom ottla.cli import free_ports as module\n"
+        "module._FIRST, module._EPHEMERAL_RANGE = int(sys.argv[1]), Path(sys.argv[2])\n"
+        "print(*module.free_ports(1))\n"
+    )
+    command = [sys.executable, "-c", again, str(given), str(tmp_path / "range")]
+    elsewhere = int(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
+    monkeypatch.setattr(module, "_FIRST", given)
+    monkeypatch.setattr(module, "_EPHEMERAL_RANGE", tmp_path / "range")
+    assert given not in (elsewhere, free_port())
+    for _ in range(2):  # A broker that starts again finds its port as it left it.
+        with socket.create_server(("127.0.0.1", given)):
+            assert is_taken("127.0.0.1", given)
+
+
+def test_so_many_ports_are_held_and_no_more() -> None:
+    free_ports(module._HELD_MAX + 5)
+    assert len(module._held) <= module._HELD_MAX
 
 
 def test_where_the_system_may_give_every_port_it_is_asked_for_one(

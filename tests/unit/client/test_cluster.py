@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ottla.cli.free_ports import free_port
+from ottla.cli.free_ports import free_port, free_ports
 from ottla.client.cluster import Cluster
 from ottla.client.errors import (
     BrokerError,
@@ -31,7 +31,7 @@ def test_one_live_address_of_the_list_is_enough() -> None:
 
 
 def test_no_live_address_fails_at_once_and_names_them_all() -> None:
-    ports = free_port(), free_port()
+    ports = free_ports(2)
     started = time.monotonic()
     with (
         Cluster(ClientSettings.of(",".join(f"127.0.0.1:{port}" for port in ports))) as cluster,

@@ -74,6 +74,7 @@ def test_a_socket_that_meets_itself_is_a_refusal() -> None:
 
         def bound_to_the_port(family: int, kind: int) -> socket.socket:
             made = real_socket(family, kind)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind(("127.0.0.1", port))
             return made
 
