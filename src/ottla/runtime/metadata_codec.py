@@ -35,6 +35,18 @@ KRAFT_VOTERS: Final = 6
 _CONTROL_KEY: Final = Struct(">hh")
 _UNCHANGED: Final = -1
 _YES_NO: Final = {None: 0, False: -1, True: 1}
+_OUT_OF_ZOOKEEPER: Final = (0, 3)
+_NOT_HERE: Final = {
+    6: "access control lists",
+    10: "delegation tokens",
+    11: "SCRAM credentials",
+    14: "quotas",
+    18: "access control lists",
+    19: "access control lists",
+    22: "SCRAM credentials",
+    26: "delegation tokens",
+}
+"""What Apache Kafka keeps in records that mean something which nobody here would see to."""
 _NO_YES: Final = {0: None, -1: False, 1: True}
 
 
@@ -60,11 +72,20 @@ def decode_record(value: bytes) -> core.Record:
         kind, position = varint.read_unsigned(value, position)
         version, position = varint.read_unsigned(value, position)
         if frame != FRAME_VERSION or kind not in _FROM_WIRE:
-            raise CorruptLogError(f"metadata record of frame version {frame} and type {kind} is not known here")
+            raise CorruptLogError(_unknown(frame, kind))
         message = decode(wire.RECORD_TYPES[kind], value, version, position)
         return _FROM_WIRE[kind](message)
     except (IndexError, KeyError, ValueError, MalformedMessageError, ApiError) as error:
         raise CorruptLogError(f"metadata record of {len(value)} bytes cannot be read: {error}") from error
+
+
+def _unknown(frame: int, kind: int) -> str:
+    if frame == FRAME_VERSION and kind in _NOT_HERE:
+        return (
+            f"the metadata of this cluster has, or had, {_NOT_HERE[kind]}, which this version of Ottla does not have: "
+            "it would not enforce them, so it does not start with this directory"
+        )
+    return f"metadata record of frame version {frame} and type {kind} is not known here"
 
 
 def build_batch(records: Iterable[core.Record], *, base_offset: int, leader_epoch: int, now_ms: int) -> bytearray:
@@ -241,6 +262,12 @@ def _read_change_partition(message: wire.PartitionChangeRecord) -> core.Record:
     )
 
 
+def _read_zk_migration(message: wire.ZkMigrationStateRecord) -> core.Record:
+    if message.zk_migration_state not in _OUT_OF_ZOOKEEPER:
+        raise CorruptLogError("this cluster's migration from ZooKeeper has not ended: end it with Apache Kafka first")
+    return core.NoOpRecord()
+
+
 def _config(record: core.ConfigRecord) -> Message:
     return wire.ConfigRecord(
         resource_type=record.resource_type, resource_name=record.resource_name, name=record.name, value=record.value
@@ -279,6 +306,10 @@ _TO_WIRE: Final[Mapping[type[Any], tuple[int, Callable[[Any], Message]]]] = {
         lambda record: wire.FeatureLevelRecord(name=record.name, feature_level=record.feature_level),
     ),
     core.NoOpRecord: (0, lambda record: wire.NoOpRecord()),
+    core.ClearElrRecord: (0, lambda record: wire.ClearElrRecord(topic_name=record.topic_name)),
+    core.BeginTransactionRecord: (0, lambda record: wire.BeginTransactionRecord(name=record.name)),
+    core.EndTransactionRecord: (0, lambda record: wire.EndTransactionRecord()),
+    core.AbortTransactionRecord: (0, lambda record: wire.AbortTransactionRecord(reason=record.reason)),
 }
 """For each record of the controller the version that is written, and how."""
 
@@ -296,6 +327,13 @@ _FROM_WIRE: Final[Mapping[int, Callable[[Any], core.Record]]] = {
     ),
     17: _read_change_broker,
     20: lambda message: core.NoOpRecord(),
+    21: _read_zk_migration,
+    23: lambda message: core.BeginTransactionRecord(name=message.name),
+    24: lambda message: core.EndTransactionRecord(),
+    25: lambda message: core.AbortTransactionRecord(reason=message.reason),
+    # A controller of Apache Kafka registers, and does so again whenever it starts; here they know one another by votes.
+    27: lambda message: core.NoOpRecord(),
+    28: lambda message: core.ClearElrRecord(topic_name=message.topic_name),
 }
 """For each type on the wire how it is read."""
 

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 from ottla.core.controller.builder import ImageBuilder
 from ottla.core.controller.image import ImageDelta, MetadataImage
 from ottla.core.controller.image_difference import difference
+from ottla.core.controller.transaction import MetadataTransaction
 from ottla.runtime.quorum_records import LoggedBatch
 
 Subscriber: TypeAlias = Callable[[MetadataImage, ImageDelta], None]
@@ -27,11 +28,12 @@ class _Waiter(NamedTuple):
 class Commits:
     """The log's tail, the image before it, and who waits."""
 
-    __slots__ = ("_batches", "_subscribers", "_waiters", "bytes_committed", "image")
+    __slots__ = ("_batches", "_subscribers", "_transaction", "_waiters", "bytes_committed", "image")
 
     def __init__(self, image: MetadataImage, batches: Sequence[LoggedBatch] = ()) -> None:
         self.image = image
         self._batches = deque(batches)
+        self._transaction = MetadataTransaction()
         self._waiters: deque[_Waiter] = deque()
         self._subscribers: list[Subscriber] = []
         self.bytes_committed = 0
@@ -43,6 +45,11 @@ class Commits:
     def take_subscribers(self, before: Commits) -> None:
         """Those of whoever stood here before the log was read."""
         self._subscribers = before._subscribers
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether the image lacks records that are committed, and that nobody knows yet whether they count."""
+        return self._transaction.is_open
 
     def add(self, batch: LoggedBatch) -> None:
         """It stands in the log."""
@@ -77,7 +84,7 @@ class Commits:
         while self._batches and self._batches[0].last_offset < high_watermark:
             last = self._batches.popleft()
             size += last.size
-            for record in last.records:
+            for record in self._transaction.effective(last.records):
                 builder.apply(record)
         self.image, delta = builder.build(offset=last.last_offset, epoch=last.epoch)
         self.bytes_committed += size
@@ -87,6 +94,7 @@ class Commits:
         """A snapshot of the leader takes the place of everything."""
         delta = difference(self.image, image)
         self._batches.clear()
+        self._transaction = MetadataTransaction()
         self.image = image
         self._tell(delta)
 

@@ -24,7 +24,7 @@ from uuid import UUID
 
 import structlog
 
-from ottla.core.controller.features import bootstrap_records
+from ottla.core.controller.features import opening_records
 from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.records import Record
 from ottla.core.quorum.core import QuorumCore
@@ -101,7 +101,7 @@ class QuorumDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         """When it goes off: at the next deadline or before it, since most deadlines only move away."""
-        self._bootstrapped_epoch = -1
+        self._opened_epoch = -1
         self._closed = False
         self._established: asyncio.Future[None] | None = None
         transport = Peers(
@@ -301,15 +301,18 @@ class QuorumDriver:
 
     def _apply(self) -> None:
         self.commits.advance(self.core.high_watermark)
-        if self.core.is_established and not self.image.features and self._bootstrapped_epoch != self.core.epoch:
-            self._bootstrapped_epoch = self.core.epoch
+        if self.core.is_established and self._opened_epoch != self.core.epoch and (records := self._opening_records()):
+            self._opened_epoch = self.core.epoch
             try:
-                self._write(bootstrap_records(self.config))
+                self._write(records)
             except ApiError as error:
                 log.error("cannot write to the metadata log", directory=self.directory, error=str(error))
                 self.core.resign(self.now_ms())
                 self._pump_again = True
         self.snapshots.take_if_due()
+
+    def _opening_records(self) -> list[Record]:
+        return opening_records(self.image, self.config, is_in_transaction=self.commits.is_in_transaction)
 
     def _notice(self) -> bool:
         """Tell of changes; whether there were any."""
@@ -320,7 +323,7 @@ class QuorumDriver:
                 self.commits.fail(ApiError(ErrorCode.NOT_CONTROLLER, "this node does not lead the quorum any more"))
             self._seen = role
             self._news.tell()
-        leads = core.is_established and bool(self.image.features) and self.image.offset >= 0
+        leads = core.is_established and self.image.offset >= 0 and not self._opening_records()
         leadership = (core.leader_id, core.epoch, leads)
         if leadership == self._leadership:
             return False

@@ -54,7 +54,12 @@ class QuorumSnapshots:
         now_ms = node.world.clock.now_ms()
         large = node.commits.bytes_committed >= node.config.metadata_log_max_record_bytes_between_snapshots
         old = 0 < interval_ms <= now_ms - self._taken_ms
-        if not (large or old) or self._busy or node.image.offset + 1 <= node.log.start_offset:
+        if (
+            not (large or old)
+            or self._busy
+            or node.commits.is_in_transaction
+            or node.image.offset + 1 <= node.log.start_offset
+        ):
             return
         voters = node.core.history.at(node.image.offset + 1)
         if voters is None or (node.log.snapshots and node.image.offset + 1 <= node.log.snapshots[0].end_offset):

@@ -15,6 +15,8 @@ from ottla.model.errors import CorruptLogError
 from ottla.runtime.metadata_codec import build_batch, build_control_batch, decode_record, encode_record, leader_change
 from ottla.wire import records as wire_records
 from ottla.wire.batch import read_header
+from ottla.wire.messages import metadata_records as wire
+from ottla.wire.schema import encode
 
 brokers = st.lists(st.integers(0, 2**31 - 1), max_size=4).map(tuple)
 uuids = st.uuids()
@@ -30,6 +32,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "feature_level": st.integers(0, 2**15 - 1),
     "resource_type": st.sampled_from([2, 4, 16, 32]),
     "name": st.text(max_size=20),
+    "topic_name": st.text(max_size=20),
+    "reason": st.text(max_size=20),
     "resource_name": st.text(max_size=20),
     "value": st.none() | st.text(max_size=20),
     "rack": st.none() | st.text(max_size=20),
@@ -80,6 +84,25 @@ def test_a_leader_change_is_a_control_record() -> None:
     [record] = wire_records.iterate(batch)
     assert read_header(batch).is_control
     assert record.key == b"\x00\x00\x00\x02"
+
+
+def test_what_only_kafkas_controllers_need_is_passed_over() -> None:
+    registered = wire.RegisterControllerRecord(controller_id=1, incarnation_id=UUID(int=1), end_points=[], features=[])
+    assert decode_record(b"\x01\x1b\x00" + encode(registered, 0)) == core.NoOpRecord()
+    for state in (0, 3):  # Never in ZooKeeper, out of it for good.
+        assert decode_record(b"\x01\x15\x00" + encode(wire.ZkMigrationStateRecord(zk_migration_state=state), 0)) == (
+            core.NoOpRecord()
+        )
+    with pytest.raises(CorruptLogError, match="has not ended"):
+        decode_record(b"\x01\x15\x00" + encode(wire.ZkMigrationStateRecord(zk_migration_state=1), 0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"), [(18, "access control lists"), (11, "SCRAM credentials"), (14, "quotas"), (26, "delegation")]
+)
+def test_a_directory_with_protections_that_nobody_would_enforce_is_refused_by_their_name(kind: int, what: str) -> None:
+    with pytest.raises(CorruptLogError, match=f"has, or had, {what}"):
+        decode_record(bytes([1, kind, 0]) + b"anything")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ottla.core.controller.image import ImageDelta, MetadataImage
-from ottla.core.controller.records import FeatureLevelRecord
+from ottla.core.controller.records import BeginTransactionRecord, EndTransactionRecord, FeatureLevelRecord
 from ottla.model.errors import ApiError, ErrorCode
 from ottla.runtime.quorum_commits import Commits
 from ottla.runtime.quorum_records import LoggedBatch
@@ -47,6 +47,27 @@ def test_what_is_cut_off_is_never_applied() -> None:
     commits.truncate(1)
     commits.advance(3)
     assert commits.image.features == {"metadata.version": 10}
+
+
+def test_a_transaction_is_told_once_it_has_ended() -> None:
+    commits, told = Commits(MetadataImage()), list[dict[str, int]]()
+    commits.subscribe(lambda image, delta: told.append(dict(image.features)))
+    ended = EndTransactionRecord()
+    commits.add(batch(0, 10)._replace(records=[BeginTransactionRecord(), *batch(0, 10).records]))
+    commits.add(batch(1, 20)._replace(records=[ended]))
+    commits.advance(1)
+    assert (told, commits.image.offset, commits.is_in_transaction) == ([{}], 0, True)
+    commits.advance(2)
+    assert (told[1:], commits.image.offset, commits.is_in_transaction) == ([{"metadata.version": 10}], 1, False)
+
+
+def test_a_snapshot_knows_of_no_open_transaction() -> None:
+    commits = Commits(MetadataImage(), [batch(0, 10)._replace(records=[BeginTransactionRecord()])])
+    commits.advance(1)
+    commits.restart(MetadataImage(offset=7))
+    commits.add(batch(8, 20))
+    commits.advance(9)
+    assert commits.image.features == {"metadata.version": 20}
 
 
 def test_writers_hear_that_nobody_will_tell_them() -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.core.controller.records import BeginTransactionRecord, FeatureLevelRecord
 from ottla.core.quorum.effects import ElectionState
 from ottla.model.errors import ApiError, ErrorCode
-from tests.unit.runtime.quorum_cluster import QuorumCluster, setting, three_nodes, voters
+from tests.unit.runtime.quorum_cluster import QuorumCluster, setting, settings_of, three_nodes, voters
 
 
 def test_nothing_is_sent_before_the_vote_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,6 +78,27 @@ def test_writers_hear_when_the_lead_is_lost(tmp_path: Path) -> None:
             assert lost.value.code is ErrorCode.NOT_CONTROLLER
             assert not leader.node.is_leader
             cluster.cut.clear()
+
+    asyncio.run(main())
+
+
+def test_a_log_that_another_controller_left_in_a_transaction_goes_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster = QuorumCluster(tmp_path)
+        member = cluster.add(1, {})
+        node = await member.start()
+        levels = dict(node.image.features)
+        await node.append([BeginTransactionRecord(), setting("a", "1")])
+        assert settings_of(node) == {}
+        await member.stop()
+        node = await member.start()
+        assert (node.is_leader, settings_of(node), dict(node.image.features)) == (True, {}, levels)
+        await node.append([setting("b", "2"), FeatureLevelRecord(name="share.version", feature_level=1)])
+        assert settings_of(node) == {"b": "2"}
+        await member.stop()
+        node = await member.start()
+        assert (settings_of(node), node.image.features["share.version"]) == ({"b": "2"}, 0)
+        await member.stop()
 
     asyncio.run(main())
 

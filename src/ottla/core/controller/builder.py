@@ -23,6 +23,7 @@ from ottla.core.controller.image import (
 )
 from ottla.core.controller.records import (
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     FeatureLevelRecord,
     NoOpRecord,
@@ -80,7 +81,7 @@ class ImageBuilder:
         self._changed_brokers: set[int] = set()
 
     def apply(self, record: Record) -> None:
-        """Take in the next record."""
+        """Take in the next record; what belongs to a transaction when that has ended (`transaction`)."""
         _APPLIERS[type(record)](self, record)
 
     def build(self, *, offset: int, epoch: int) -> tuple[MetadataImage, ImageDelta]:
@@ -183,6 +184,20 @@ class ImageBuilder:
         partitions[record.partition_id] = changed_partition(partitions[record.partition_id], record)
         self._mark_partition(record.topic_id, record.partition_id)
 
+    def _clear_elr(self, record: ClearElrRecord) -> None:
+        topics = self._topic_maps()[0]
+        if record.topic_name and record.topic_name not in topics:
+            raise CorruptLogError(f"topic {record.topic_name} loses its eligible replicas, but does not exist")
+        for topic in [topics[record.topic_name]] if record.topic_name else list(topics.values()):
+            partitions = self._growing.get(topic.id, topic.partitions)
+            for index, partition in enumerate(partitions):
+                if partition.elr or partition.last_known_elr:
+                    self._partition_change(
+                        PartitionChangeRecord(
+                            partition_id=index, topic_id=topic.id, eligible_leader_replicas=(), last_known_elr=()
+                        )
+                    )
+
     def _mark_partition(self, topic_id: UUID, index: int) -> None:
         if topic_id not in self._created:
             self._changed_partitions.setdefault(topic_id, set()).add(index)
@@ -282,6 +297,7 @@ _APPLIERS: Final[Mapping[type[Any], Callable[[ImageBuilder, Any], None]]] = {
     ProducerIdsRecord: ImageBuilder._producer_ids,
     FeatureLevelRecord: ImageBuilder._feature_level,
     NoOpRecord: ImageBuilder._nothing,
+    ClearElrRecord: ImageBuilder._clear_elr,
 }
 
 

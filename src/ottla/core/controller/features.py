@@ -24,8 +24,10 @@ from ottla.core.controller.feature_levels import (
     SUPPORTED_FEATURES,
     UNSUPPORTED,
 )
+from ottla.core.controller.image import MetadataImage
 from ottla.core.controller.records import (
     NO_LEADER,
+    AbortTransactionRecord,
     ConfigRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
@@ -49,6 +51,19 @@ def bootstrap_records(config: BrokerConfig) -> list[Record]:
     """What the log of a new cluster begins with, where this is the config of the node that founds it."""
     levels = [FeatureLevelRecord(name=name, feature_level=highest) for name, (_, highest) in SUPPORTED_FEATURES.items()]
     return [*levels, _minimum_of_all(config)]
+
+
+def opening_records(image: MetadataImage, config: BrokerConfig, *, is_in_transaction: bool) -> list[Record]:
+    """What is written before a controller decides anything, if the log is new, or was Apache Kafka's until now.
+
+    A transaction that was left open never ends. Features that this version has not are off: no broker of it could
+    register, and nobody may think that they are there.
+    """
+    records: list[Record] = [AbortTransactionRecord(reason="another controller")] if is_in_transaction else []
+    if not image.features:
+        return records + bootstrap_records(config)
+    foreign = [name for name in OFF_ONLY if image.features.get(name, 0) > 0]
+    return records + [FeatureLevelRecord(name=name, feature_level=0) for name in foreign]
 
 
 def update_features(context: Context, command: UpdateFeatures) -> Decision[Outcome]:

@@ -147,6 +147,32 @@ class NoOpRecord:
     """Nothing happened."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearElrRecord:
+    """No replica of a topic is eligible any more that is not in sync; of all topics if none is named."""
+
+    topic_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginTransactionRecord:
+    """The records from here on take effect together, when the transaction ends, in whichever batches they are."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransactionRecord:
+    """What came since the transaction began takes effect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortTransactionRecord:
+    """What came since the transaction began never takes effect."""
+
+    reason: str | None = None
+
+
 Record: TypeAlias = (
     RegisterBrokerRecord
     | UnregisterBrokerRecord
@@ -159,4 +185,8 @@ Record: TypeAlias = (
     | ProducerIdsRecord
     | FeatureLevelRecord
     | NoOpRecord
+    | ClearElrRecord
+    | BeginTransactionRecord
+    | EndTransactionRecord
+    | AbortTransactionRecord
 )

@@ -156,6 +156,12 @@ class NoOpRecord(Message, api_key=20, versions=(0, 0), flexible_since=0):
     """Nothing; keeps the log moving, so that observers see how far it is."""
 
 
+class ZkMigrationStateRecord(Message, api_key=21, versions=(0, 0), flexible_since=0):
+    """How far a cluster has left ZooKeeper behind."""
+
+    zk_migration_state: Int8
+
+
 class BeginTransactionRecord(Message, api_key=23, versions=(0, 0), flexible_since=0):
     """The records from here to the end of the transaction count together or not at all."""
 
@@ -219,6 +225,7 @@ RECORD_TYPES: Final[Mapping[int, type[Message]]] = {
     15: ProducerIdsRecord,
     17: BrokerRegistrationChangeRecord,
     20: NoOpRecord,
+    21: ZkMigrationStateRecord,
     23: BeginTransactionRecord,
     24: EndTransactionRecord,
     25: AbortTransactionRecord,

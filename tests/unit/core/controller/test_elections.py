@@ -12,9 +12,18 @@ from ottla.core.controller.commands import NewTopic
 from ottla.core.controller.context import Context
 from ottla.core.controller.elections import RECOVERING, ElectionKind, Electorate
 from ottla.core.controller.image import PartitionImage
-from ottla.core.controller.records import NO_LEADER, BrokerRegistrationChangeRecord, PartitionChangeRecord
+from ottla.core.controller.records import (
+    NO_LEADER,
+    BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    Record,
+    TopicRecord,
+)
 from ottla.core.controller.validation import CollisionIndex
 from ottla.model.configs.resolve import BrokerConfig
+from ottla.model.errors import CorruptLogError
 from tests.unit.core.controller.cluster import Cluster
 
 OFFLINE = -1
@@ -30,6 +39,34 @@ def state(leader: int, isr: list[int], elr: list[int] | None = None, known: list
         elr=tuple(elr or ()),
         last_known_elr=tuple(known or ()),
     )
+
+
+def test_eligible_replicas_are_forgotten_of_one_topic_or_of_all() -> None:
+    cluster = Cluster(brokers=3)
+    records: list[Record] = []
+    for number, name in enumerate("ab"):
+        records.append(TopicRecord(name=name, topic_id=UUID(int=number + 1)))
+        for index, elr in enumerate([(2,), ()]):
+            records.append(
+                PartitionRecord(
+                    partition_id=index,
+                    topic_id=UUID(int=number + 1),
+                    replicas=(1, 2, 3),
+                    isr=(1,),
+                    leader=1,
+                    eligible_leader_replicas=elr,
+                    last_known_elr=(),
+                )
+            )
+    image, _ = apply(cluster.image, records, offset=100, epoch=0)
+    one, delta = apply(image, [ClearElrRecord(topic_name="b")], offset=101, epoch=0)
+    assert [[part.elr for part in one.topics[name].partitions] for name in "ab"] == [[(2,), ()], [(), ()]]
+    assert delta.partitions_changed == {UUID(int=2): frozenset({0})}
+    assert one.topics["b"].partitions[0].partition_epoch == 1, "as after any other change"
+    everything, _ = apply(cluster.image, [*records, ClearElrRecord(topic_name="")], offset=101, epoch=0)
+    assert not [part for name in "ab" for part in everything.topics[name].partitions if part.elr]
+    with pytest.raises(CorruptLogError):
+        apply(image, [ClearElrRecord(topic_name="c")], offset=101, epoch=0)
 
 
 def after(

@@ -9,9 +9,9 @@ import pytest
 from ottla.core.controller.builder import apply
 from ottla.core.controller.commands import FeatureUpdate, NewTopic, Outcome, UpdateFeatures
 from ottla.core.controller.feature_levels import ELR_VERSION, GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION
-from ottla.core.controller.features import REGISTERED_FEATURES, bootstrap_records
+from ottla.core.controller.features import REGISTERED_FEATURES, bootstrap_records, opening_records
 from ottla.core.controller.image import MetadataImage
-from ottla.core.controller.records import NO_LEADER, FeatureLevelRecord, SupportedFeature
+from ottla.core.controller.records import NO_LEADER, AbortTransactionRecord, FeatureLevelRecord, SupportedFeature
 from ottla.core.controller.snapshot import snapshot_records
 from ottla.model.configs.definition import ResourceType
 from ottla.model.configs.resolve import BrokerConfig
@@ -41,6 +41,24 @@ def test_a_new_cluster_has_one_minimum_of_in_sync_replicas_whatever_the_files_of
     image, _ = apply(EMPTY, records, offset=len(records) - 1, epoch=0)
     assert image.configs_of(ResourceType.BROKER, "") == {"min.insync.replicas": "2"}
     assert image.feature_level(ELR_VERSION) == 1
+
+
+def test_a_log_that_was_kafkas_goes_on_without_what_is_not_here() -> None:
+    config = BrokerConfig.from_properties({})
+    levels = {"metadata.version": 30, "share.version": 1, "streams.version": 0, "group.version": 1}
+    image = MetadataImage(features=levels)
+    off = FeatureLevelRecord(name="share.version", feature_level=0)
+    assert opening_records(image, config, is_in_transaction=False) == [off]
+    assert opening_records(founded(Cluster()).image, config, is_in_transaction=False) == []
+
+
+def test_a_transaction_that_another_controller_left_open_is_aborted_first() -> None:
+    config = BrokerConfig.from_properties({})
+    [abort, *rest] = opening_records(EMPTY, config, is_in_transaction=True)
+    assert isinstance(abort, AbortTransactionRecord)
+    assert rest == bootstrap_records(config)
+    founded_before = founded(Cluster()).image
+    assert [type(each) for each in opening_records(founded_before, config, is_in_transaction=True)] == [type(abort)]
 
 
 def test_the_elr_brings_one_minimum_of_in_sync_replicas_and_keeps_the_one_that_was_set() -> None:
