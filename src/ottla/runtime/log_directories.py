@@ -36,8 +36,9 @@ from ottla.model.errors import (
     OutOfSpaceError,
     StorageError,
 )
-from ottla.model.ids import CLUSTER_FILE, METADATA_TOPIC, TopicPartition, uuid_to_base64
+from ottla.model.ids import METADATA_TOPIC, TopicPartition, uuid_to_base64
 from ottla.runtime.offset_checkpoints import OffsetCheckpoints
+from ottla.runtime.ownership import check_ownership
 
 if TYPE_CHECKING:
     from ottla.core.controller.image import MetadataImage
@@ -112,8 +113,7 @@ class LogDirectories:
         StorageError if another broker holds one, if the metadata log's cannot be had, or if there is none.
         """
         disk = self._world.disk
-        for path in dict.fromkeys((*config.log_dirs, config.metadata_log_dir)):
-            self._check_is_ours(path)
+        check_ownership(disk, config.log_dirs, config.metadata_log_dir)
         self.cluster_id = self._settle_cluster_id(config)
         for path in dict.fromkeys((*config.log_dirs, config.metadata_log_dir)):
             try:
@@ -136,28 +136,6 @@ class LogDirectories:
             self.online.append(directory)
             if path in config.log_dirs:
                 self._counts[directory] = 0
-
-    def _check_is_ours(self, path: str) -> None:
-        """Before it is marked as ours, which cannot be taken back."""
-        disk = self._world.disk
-        # One broker would take the directories of several for partitions that nobody owns, and set them aside.
-        if disk.exists(f"{path}/{CLUSTER_FILE}"):
-            raise StorageError(
-                path,
-                "the brokers of `ottla serve --brokers N` live there, each in a directory of its own: start them "
-                "with --brokers, or give this broker another directory",
-            )
-        try:
-            is_marked = read_identity(disk, path) is not None
-        except OSError:
-            return  # opening it finds that out, too, and may go on without it
-        # A new identity would not be among the voters of that log, and wait for them for ever.
-        if not is_marked and disk.exists(f"{path}/{TopicPartition(METADATA_TOPIC, 0)}"):
-            raise StorageError(
-                path,
-                "meta.properties, which says whose data this is, is missing or damaged: bring that file back, or start "
-                "in another directory",
-            )
 
     def _settle_cluster_id(self, config: BrokerConfig) -> str:
         """The cluster that the directories belong to, or the one they are to belong to from now on."""

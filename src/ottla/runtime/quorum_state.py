@@ -29,6 +29,8 @@ class QuorumState:
     voted_directory_id: UUID = ZERO_UUID
     voters: tuple[int, ...] = ()
     synced_offset: int = 0
+    is_kafkas: bool = False
+    """Whether Apache Kafka wrote it: it names the voted directory or the applied offset, and Ottla names both."""
 
 
 def read_quorum_state(disk: Disk, path: str) -> QuorumState | None:
@@ -46,6 +48,7 @@ def read_quorum_state(disk: Disk, path: str) -> QuorumState | None:
             else ZERO_UUID,
             voters=tuple(int(voter["voterId"]) for voter in stored.get("currentVoters", ())),
             synced_offset=int(stored.get("appliedOffset", 0)),
+            is_kafkas=not {"votedDirectoryId", "appliedOffset"} <= stored.keys(),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptLogError(f"{path} cannot be read: {error}") from error

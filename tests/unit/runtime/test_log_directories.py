@@ -65,6 +65,22 @@ def test_data_whose_owner_is_not_known_any_more_is_not_taken_over(tmp_path: Path
     assert (identity.read_text() if identity.exists() else None) == left
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_directory_that_kafka_did_not_leave_properly_is_not_taken_over(tmp_path: Path, is_clean: bool) -> None:
+    """Gaps that its compaction left would be taken for what the crash took."""
+    opened(tmp_path).close()
+    state = tmp_path / "__cluster_metadata-0" / "quorum-state"
+    state.parent.mkdir()
+    state.write_text('{"leaderId":1,"leaderEpoch":3,"votedId":1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA"}')
+    if is_clean:
+        (tmp_path / ".kafka_cleanshutdown").write_text("")
+        opened(tmp_path).close()
+    else:
+        with pytest.raises(StorageError, match="start it once more"):
+            opened(tmp_path)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
 MINUTE_MS = 60_000
 
 

@@ -23,10 +23,17 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert read_quorum_state(disk, path) == state
 
 
-def test_the_file_of_an_older_version_names_no_directory(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "version",
+    [
+        {"clusterId": "", "appliedOffset": 0, "currentVoters": [], "data_version": 0},
+        {"votedDirectoryId": "AAAAAAAAAAAAAAAAAAAAAA", "data_version": 1},
+    ],
+)
+def test_the_files_of_kafka_are_read_and_known(tmp_path: Path, version: dict[str, object]) -> None:
     path = tmp_path / "quorum-state"
-    path.write_text(json.dumps({"leaderId": 1, "leaderEpoch": 3, "votedId": -1, "data_version": 0}))
-    assert read_quorum_state(RealDisk(), str(path)) == QuorumState(leader_id=1, leader_epoch=3)
+    path.write_text(json.dumps({"leaderId": 1, "leaderEpoch": 3, "votedId": -1} | version))
+    assert read_quorum_state(RealDisk(), str(path)) == QuorumState(leader_id=1, leader_epoch=3, is_kafkas=True)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"leaderId": "x"}'])
