@@ -78,9 +78,9 @@ def make_topic(quick: str, group_id: str) -> MakeTopic:
     return make
 
 
-def create(bootstrap: str, topic: str, partitions: int = 1) -> str:
+def create(bootstrap: str, topic: str, partitions: int = 1, config: dict[str, str] | None = None) -> str:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, partitions, 1, config=config or {})])[topic].result(10)
     return topic
 
 
