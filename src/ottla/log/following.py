@@ -249,8 +249,7 @@ class FollowingLog(WritableLog):
             try:
                 self._disk.sync_dir(self.directory)
                 self.active.sync_batches()
-                with self._disk.exclusively(self.directory):
-                    gaps.expect_none_from(self._disk, self.directory, self.log_end_offset)
-            except FileNotFoundError:
-                if not self._closed:  # Else the partition was deleted meanwhile.
+                self._store(lambda: gaps.expect_none_from(self._disk, self.directory, self.log_end_offset))
+            except FileNotFoundError as error:
+                if not self._is_gone(error):
                     raise

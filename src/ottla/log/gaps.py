@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from ottla.log import names
 from ottla.log.checkpoints import CorruptCheckpointError, encode_lines, read_lines
 from ottla.log.disk import Disk
+from ottla.log.failures import is_out_of_space
 from ottla.log.segment import Segment
 
 
@@ -35,9 +36,18 @@ def expect_until(disk: Disk, directory: str, offset: int) -> None:
 
 
 def expect_none_from(disk: Disk, directory: str, offset: int) -> None:
-    """The log ends at `offset`: what comes there is new. Blocks."""
+    """The log ends at `offset`: what comes there is new. Blocks.
+
+    Where there is no room to say so nothing is known of any gap from now on: that costs a crash what others have.
+    """
     if offset < _until(disk, directory):
-        _store(disk, directory, offset)
+        try:
+            _store(disk, directory, offset)
+        except OSError as error:
+            if not is_out_of_space(error):
+                raise
+            disk.remove(f"{directory}/{names.GAPS_UNTIL}")
+            disk.sync_dir(directory)
 
 
 def mark(disk: Disk, directory: str, end_offset: int, next_offset: int) -> None:

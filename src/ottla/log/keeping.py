@@ -5,7 +5,7 @@ Nothing here is on the way of a batch. What may take long is for threads and say
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ottla.log import gaps, names
 from ottla.log.disk import Disk
@@ -102,30 +102,52 @@ class KeptLog(ReadableLog):
             sync_segments(segments, offset, self._snapshots, lambda segment: segment in self.segments)
             self._names.sync()
             if not self.epochs.is_saved:
-                self._save_epochs()
+                self._store(self.epochs.save)
         except OSError as error:
             # Of a partition that was deleted meanwhile nobody needs anything on the medium.
-            if not self._closed or not isinstance(error, FileNotFoundError):
+            if not self._is_gone(error):
                 raise unreadable(self.directory, error) from error
 
-    def _save_epochs(self) -> None:
-        # Two at once could leave the older one of two files behind.
+    def expect_gaps(self, until: int, truncations: int) -> None:
+        """Compaction may leave gaps below `until`, where everything is synced. Blocks; any thread.
+
+        `truncations` is what it was before that sync: after a cut nothing is known to be synced. Errors as those of
+        `sync_until`.
+        """
+
+        def expect() -> None:
+            if truncations == self.truncations:
+                gaps.expect_until(self._disk, self.directory, until)
+
+        try:
+            self._store(expect)
+        except OSError as error:
+            if not self._is_gone(error):
+                raise unreadable(self.directory, error) from error
+
+    def _store(self, write: Callable[[], None]) -> None:
+        """Write a small file, unless the log is closed: another one may have the name of its directory by now.
+
+        One thread at a time: two at once could leave the older one of two files behind.
+        """
         with self._disk.exclusively(self.directory):
+            if self._closed:
+                return
             try:
-                self.epochs.save()
+                write()
             except OSError as error:
                 if not is_out_of_space(error):
                     raise
                 raise out_of_space(self.directory, error) from error
 
-    def expect_gaps(self, until: int, truncations: int) -> None:
-        """Compaction may leave gaps below `until`, where everything is synced. Blocks; any thread.
+    @property
+    def is_closed(self) -> bool:
+        """Stopped, or deleted: its directory may have another name, and another log this one."""
+        return self._closed
 
-        `truncations` is what it was before that sync: after a cut nothing is known to be synced.
-        """
-        with storage_errors(self.directory), self._disk.exclusively(self.directory):
-            if truncations == self.truncations:
-                gaps.expect_until(self._disk, self.directory, until)
+    def _is_gone(self, error: OSError) -> bool:
+        """Whether a file was not found because the partition was deleted meanwhile."""
+        return self._closed and isinstance(error, FileNotFoundError)
 
     def mark_flushed(self, offset: int, now_ms: int | None = None, *, truncations: int | None = None) -> None:
         """Note on the loop that `sync_until(offset)` has returned.
@@ -187,11 +209,17 @@ class KeptLog(ReadableLog):
     def replace_segments(self, old: Sequence[Segment], new: Sequence[str]) -> list[Segment]:
         """Put new segments into the place of old ones; `new` are `.log.swap` paths that `replacement.commit` returned.
 
-        Returns the old segments for `delete_files`; none if one of them is gone already, then the new ones are removed.
+        Returns the old segments for `delete_files`; none if one of them is gone already, then the new ones are removed,
+        or if the partition was deleted meanwhile.
         """
         with storage_errors(self.directory):
             parsed = [names.parse_segment_name(path.rpartition("/")[2]) for path in new]
-            segments = [self._swapped(name[0]) for name in parsed if name is not None]
+            try:
+                segments = [self._swapped(name[0]) for name in parsed if name is not None]
+            except FileNotFoundError as error:
+                if self._is_gone(error):
+                    return []
+                raise
             if any(segment not in self.segments for segment in old) or self.active in old:
                 for segment in segments:
                     segment.remove_files()
@@ -271,8 +299,9 @@ class KeptLog(ReadableLog):
 
     def rename_for_deletion(self, target: str) -> None:
         """Move the whole directory away; the caller removes it later. Slices that are under way stay good."""
-        self._let_go()
-        with storage_errors(self.directory):
+        # Not while a thread writes a small file: that would be found in the directory of a log with the same name.
+        with storage_errors(self.directory), self._disk.exclusively(self.directory):
+            self._let_go()
             self._disk.rename(self.directory, target)
 
     def _let_go(self) -> None:

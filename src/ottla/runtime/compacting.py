@@ -88,6 +88,8 @@ class Compactor:
         except StorageError as error:
             self._table.directory_failed(error)
         except (OttlaError, OSError) as error:
+            if partition.gone:
+                return True  # It was deleted meanwhile.
             if isinstance(error, CorruptLogError):
                 self._directories.set_corrupt(partition, str(error))
             self._resting[partition] = self._world.clock.now_ms() + REST_MS_AFTER_FAILURE

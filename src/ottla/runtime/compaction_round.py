@@ -5,7 +5,10 @@ what it replaces is discarded then, whatever becomes of the rest: a round needs 
 `file.delete.delay.ms` and not for a second log. A group whose old segments are no longer there
 (retention took them, the partition was deleted, the log was cut) ends the round; what was put in place before stays.
 
-The caller sees to it that a log has one round at a time, and cancels the round before it deletes the log.
+The caller sees to it that a log has one round at a time.
+
+What an editor must keep true: a partition may be deleted at any moment, and one with its name be created, whose files
+have the same paths. After each wait `_old_segments` is asked again before a file is touched.
 """
 
 from __future__ import annotations
@@ -54,6 +57,8 @@ async def compact_log(
     # What takes the place of a value, or says that it was never committed, must be safe before the value goes.
     await sync(log, log.log_end_offset)
     await offload.run(log.expect_gaps, job.first_uncleanable_offset, truncations)
+    if log.is_closed:
+        raise CompactionError(f"{log.tp} was deleted before it was compacted")
     groups: asyncio.Queue[CleanedGroup | None] = asyncio.Queue()
     working = asyncio.ensure_future(work.compact(job, groups.put_nowait))
     working.add_done_callback(lambda _: groups.put_nowait(None))
@@ -74,16 +79,24 @@ async def compact_log(
 async def _put_in_place(
     log: PartitionLog, job: CompactionJob, group: CleanedGroup, disk: Disk, offload: Offload, truncations: int
 ) -> list[Segment]:
-    if log.truncations != truncations or sources_in_place(log.segments, job, group) is None:
-        raise CompactionError(f"{log.tp}: segments {group.sources} changed while they were compacted")
+    changed = f"{log.tp}: segments {group.sources} changed while they were compacted"
+    if _old_segments(log, job, group, truncations) is None:
+        raise CompactionError(changed)
     swaps = await offload.run(commit, disk, job.directory, [group.base_offset])
     # Asked again: the commit ran beside the loop.
-    old = sources_in_place(log.segments, job, group) if log.truncations == truncations else None
+    old = _old_segments(log, job, group, truncations)
     replaced = log.replace_segments(old, swaps) if old is not None else []
     if not replaced:
         await offload.run(_remove_swap, disk, job.directory, group.base_offset)
-        raise CompactionError(f"{log.tp}: segments {group.sources} changed while they were compacted")
+        raise CompactionError(changed)
     return replaced
+
+
+def _old_segments(log: PartitionLog, job: CompactionJob, group: CleanedGroup, truncations: int) -> list[Segment] | None:
+    """What a group stands for; None if the log was deleted, cut, or has lost some of it."""
+    if log.is_closed or log.truncations != truncations:
+        return None
+    return sources_in_place(log.segments, job, group)
 
 
 def _remove_swap(disk: Disk, directory: str, base_offset: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,9 +14,11 @@ import pytest
 
 from ottla.log.compaction import CleanedGroup, CompactionError, CompactionJob, CompactionResult
 from ottla.log.compaction_plan import dirtiness_of, plan_round
+from ottla.log.disk import Bytes
 from ottla.log.partition_log import PartitionLog
+from ottla.log.replacement import commit
 from ottla.model.configs.resolve import TopicConfig
-from ottla.model.errors import ApiError
+from ottla.model.errors import ApiError, OutOfSpaceError, StorageError
 from ottla.runtime.compaction_round import CompactionWork, compact_log
 from ottla.runtime.record_inline import InlineRecordWork
 from ottla.wire.records import Record, build_batch, iterate
@@ -377,3 +380,91 @@ def test_a_segment_that_is_lost_after_a_cut_of_a_compacted_log_is_no_gap_of_comp
     disk.open(f"{DIRECTORY}/{lost:020d}.log").truncate(0)
     restarted = open_log(disk.crash_with_everything(), DIRECTORY, clean=False, config=CONFIG)
     assert restarted.log_end_offset == lost
+
+
+def test_a_full_disk_has_no_room_to_note_gaps_and_stays_online(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = CrashDisk()
+    log = new_log(disk)
+    fill(log, random.Random(1))
+    before = records_of(log)
+
+    def is_full(path: str, data: Bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    with monkeypatch.context() as patches:
+        patches.setattr(disk, "write_atomically", is_full)
+        with pytest.raises(OutOfSpaceError):
+            compact(log, disk)
+    assert records_of(log) == before
+    assert compact(log, disk).records_kept < len(before)
+
+
+def test_a_cut_of_a_compacted_log_that_a_full_disk_has_no_room_to_note_takes_nothing_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = CrashDisk()
+    log = new_log(disk)
+    fill(log, random.Random(1))
+    compact(log, disk)
+    log.delete_files(log.truncate_to(log.segments[1].base_offset, NOW_MS))
+
+    def is_full(path: str, data: Bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    with monkeypatch.context() as patches:
+        patches.setattr(disk, "write_atomically", is_full)
+        log.sync_truncation()
+    lost = log.log_end_offset
+    for value in (b"lost", b"not lost"):
+        log.roll(NOW_MS)
+        write(log, (b"k", value))
+    disk.open(f"{DIRECTORY}/{lost:020d}.log").truncate(0)
+    restarted = open_log(disk.crash_with_everything(), DIRECTORY, clean=False, config=CONFIG)
+    assert restarted.log_end_offset == lost
+
+
+@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("at", ["sync", "work", "commit"])
+def test_a_topic_that_is_deleted_while_it_is_compacted_takes_no_directory_offline(at: str, anew: bool) -> None:
+    """Nor is anything written to the directory of one that was created with its name."""
+    disk = CrashDisk()
+    log = new_log(disk)
+    fill(log, random.Random(1))
+    job = job_for(log, disk)
+
+    def delete() -> None:
+        if log.directory in disk.directories and not disk.exists("/data/gone-delete"):
+            log.rename_for_deletion("/data/gone-delete")
+            if anew:
+                disk.makedirs(DIRECTORY)
+
+    class Deleting(AtOnce):
+        async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+            result = function(*args, **kwargs)
+            if at == "commit" and function is commit:
+                delete()
+            return result
+
+    class DeletingWork(InlineRecordWork):
+        async def compact(
+            self, job: CompactionJob, on_group: Callable[[CleanedGroup], None] | None = None
+        ) -> CompactionResult:
+            result = await super().compact(job, on_group)
+            if at == "work":
+                delete()
+            return result
+
+    async def sync(log: PartitionLog, target: int) -> None:
+        await sync_and_mark(log, target)
+        if at == "sync":
+            delete()
+
+    async def scenario() -> None:
+        with pytest.raises((CompactionError, OSError)) as raised:
+            await compact_log(
+                log, job, DeletingWork(disk), disk=disk, offload=Deleting(), sync=sync, discard=log.delete_files
+            )
+        assert not isinstance(raised.value, StorageError)
+
+    asyncio.run(scenario())
+    assert not anew or disk.listdir(DIRECTORY) == []

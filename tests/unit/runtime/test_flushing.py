@@ -140,3 +140,25 @@ def test_a_checkpoint_goes_on_where_one_log_cannot_be_synced(monkeypatch: pytest
         assert [following.log(index).recovery_point for index in range(2)] == [0, 10]
 
     run(scenario)
+
+
+def test_a_sync_of_a_deleted_topic_writes_nothing_into_the_one_that_has_its_name_by_now() -> None:
+    """Leader epochs of another log would make recovery take good batches for bad ones, and cut them off."""
+
+    async def scenario() -> None:
+        hosted, disk = written()
+        log, again = hosted.partition().log, f"{hosted.partition().log.directory}"
+        append(log, batch_of(3), leader_epoch=5)
+        sync_dir = disk.sync_dir
+
+        def deleted_and_created(path: str) -> None:
+            sync_dir(path)
+            if path == again and not disk.exists("/data/orders-0.5f-delete"):
+                log.rename_for_deletion("/data/orders-0.5f-delete")
+                disk.makedirs(again)
+
+        disk.sync_dir = deleted_and_created  # type: ignore[method-assign]
+        await hosted.flushes.sync(log, 6)
+        assert (hosted.failures, disk.listdir(again)) == ([], [])
+
+    asyncio.run(scenario())
