@@ -243,6 +243,8 @@ class LogDirectories:
         tp = partition.topic_partition
         if tp in self._corrupt:
             raise CorruptLogError(self._corrupt[tp])
+        if partition.gone:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{tp} is not here any more")
         if tp in self._deleting:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"an older {tp} is still being deleted; try again")
         directory = self._places.get(tp) or self._choose(tp)

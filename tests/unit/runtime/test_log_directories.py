@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import pytest
 
@@ -14,11 +16,16 @@ from ottla.core.controller.image import MetadataImage
 from ottla.log.disk import RealDisk
 from ottla.log.handles import OpenFiles
 from ottla.model.configs.resolve import BrokerConfig
-from ottla.model.errors import StorageError
+from ottla.model.errors import ApiError, StorageError
+from ottla.runtime.flushing import Flushes
 from ottla.runtime.log_directories import LogDirectories
 from ottla.runtime.world import SystemClock, Threads, World
 from tests.unit.log.support import append, batch_of
 from tests.unit.runtime.leader_stub import TOPIC_ID, Following, LeaderStub
+from tests.unit.runtime.metadata import Inline
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def opened(path: Path) -> LogDirectories:
@@ -132,6 +139,34 @@ def test_a_deleted_partition_frees_its_name_at_once_and_its_room_after_the_delay
         await asyncio.wait(following.directories._removals)
         assert deleted_names(following) == []
         assert following.disk.listdir("/data/orders-0"), "the new one stays"
+
+    in_settable_time(story)
+
+
+def test_who_waits_for_a_sync_of_a_topic_that_is_deleted_meanwhile_does_not_bring_it_back() -> None:
+    """Else one that is created with its name finds a directory with another id there, and cannot be used."""
+
+    class SlowDisk(Inline):
+        """Its syncs end when the test says so."""
+
+        begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+            self.begun.set()
+            await self.may_end.wait()
+            return await super().run(function, *args, **kwargs)
+
+    async def story(_: SettableLoop) -> None:
+        following, slow = begun(), SlowDisk()
+        flushes = Flushes(replace(following.world, offload=slow), following.table.directory_failed)
+        waiting = asyncio.ensure_future(flushes.flush(following.partition()))
+        await slow.begun.wait()
+        drop(following, MINUTE_MS)
+        await following.directories.deletions_settled()
+        slow.may_end.set()
+        with pytest.raises(ApiError):
+            await waiting
+        assert not following.disk.exists("/data/orders-0")
 
     in_settable_time(story)
 
