@@ -162,6 +162,23 @@ class FollowingLog(WritableLog):
         """The same for `truncate_fully_and_start_at`: a crash may come when any of the segments are gone."""
         return min(offset, self.segments[0].base_offset)
 
+    def end_after_cut(self, offset: int) -> int:
+        """Where the log will end when it is cut at `offset`: that is where the batch before ends."""
+        if offset >= self.log_end_offset or offset <= self.segments[0].base_offset:
+            return min(offset, self.log_end_offset)
+        segment = self.segments[segment_index(self.segments, offset - 1)]
+        end_offset = segment.base_offset
+
+        def reaches(header: BatchHeader) -> bool:
+            nonlocal end_offset
+            if header.last_offset < offset:
+                end_offset = header.last_offset + 1
+            return header.last_offset >= offset
+
+        with storage_errors(self.directory):
+            segment.find(offset - 1, reaches)
+        return end_offset
+
     def producers_at(self, offset: int) -> ProducerStates:
         """What `truncate_to(offset)` needs to know of the producers. May read a segment; any thread, while nobody
         appends."""

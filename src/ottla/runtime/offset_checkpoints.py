@@ -7,7 +7,8 @@ What an editor must keep true:
   was looked up before may be too high by then, because a log was cut.
 - A start that rises is stored before anything is deleted (`raise_starts`).
 - A log is cut while one holds the turn (`lowered`), after the lower offsets are on the medium. Else the next checkpoint
-  may store how high the log was, and after a crash the log seems to have lost what was safe.
+  may store how high the log was, and after a crash the log seems to have lost what was safe. Where there is no room to
+  store them nothing is cut: who has begun to cut must come to the end of it before anything is appended.
 """
 
 from __future__ import annotations
@@ -162,13 +163,14 @@ class OffsetCheckpoints:
             safe = opened.safe_to_begin_anew(offset) if anew else opened.safe_after_cut(offset)
             points = {tp: safe} if directory.recovery_points.get(tp, 0) > safe else {}
             starts = {tp: offset} if directory.log_start_offsets.get(tp, 0) > offset else {}
+            marks: Offsets = {}
+            if directory.high_watermarks.get(tp, 0) > safe:
+                # What is appended next may be committed by nobody for a while.
+                end_offset = offset if anew else opened.end_after_cut(offset)
+                marks = {tp: min(directory.high_watermarks[tp], end_offset)}
             directory.cleaner.truncate(tp, offset)
-            await self._write(directory, points, starts, {})
+            await self._write(directory, points, starts, marks)
             yield
-            # Before anything is appended: that may be committed by nobody for a while.
-            end_offset = opened.log_end_offset
-            if partition.log_or_none is opened and directory.high_watermarks.get(tp, 0) > end_offset:
-                await self._write(directory, {}, {}, {tp: end_offset})
 
     async def _write(self, directory: LogDirectory, points: Offsets, starts: Offsets, marks: Offsets) -> None:
         if not (points or starts or marks) and directory.cleaner.is_stored:

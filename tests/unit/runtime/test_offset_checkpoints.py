@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 
 from ottla.core.controller.image import PartitionImage, TopicImage
 from ottla.log.checkpoints import read_offsets
 from ottla.log.directory import HIGH_WATERMARKS
+from ottla.log.disk import Bytes
+from ottla.model.configs.resolve import TopicConfig
+from ottla.model.errors import OutOfSpaceError
 from ottla.model.ids import TopicPartition
+from ottla.runtime.followed_partition import FollowedPartition
+from tests.unit.log.crash_disk import CrashDisk
 from tests.unit.log.support import NOW_MS, append, batch_of, open_log
 from tests.unit.runtime.leader_stub import OWN, TOPIC, TOPIC_ID, Following, LeaderStub
 from tests.unit.runtime.test_replica_fetcher import run
@@ -198,3 +204,44 @@ def test_who_is_gone_is_not_stored() -> None:
         assert following.directories.online[0].log_start_offsets == {}
 
     run(scenario)
+
+
+def test_a_log_is_not_cut_where_a_full_disk_cannot_store_what_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut, and then given up, it would be fetched on with the cut neither stored nor synced."""
+
+    async def scenario() -> None:
+        following = filled()
+        partition, checkpoints = following.partition(), following.directories.checkpoints
+        partition.append_as_follower(memoryview(b""), 9, 0)
+        await checkpoints.store_high_watermarks([partition])
+        followed, write_atomically = FollowedPartition(partition, following.context), following.disk.write_atomically
+
+        def is_full(path: str, data: Bytes) -> None:
+            if path == f"/data/{HIGH_WATERMARKS}":
+                raise OSError(errno.ENOSPC, "No space left on device", path)
+            write_atomically(path, data)
+
+        with monkeypatch.context() as patches:
+            patches.setattr(following.disk, "write_atomically", is_full)
+            with pytest.raises(OutOfSpaceError):
+                await followed.truncate_to(4)
+        assert (followed.own().end_offset, partition.high_watermark) == (10, 9)
+        await followed.truncate_to(4)
+        assert (followed.own().end_offset, stored_high_watermark(following)) == (4, 4)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("offset", range(45))
+def test_where_a_log_will_end_is_known_before_it_is_cut(offset: int) -> None:
+    """Its batches have gaps between them, in a segment and behind one, and more than one record."""
+    disk = CrashDisk()
+    disk.makedirs("/data")
+    log = open_log(disk, "/data/orders-0", tp=TP, config=TopicConfig(index_interval_bytes=1))
+    for base_offset in (3, 6, 10, 20, 30, 39):
+        log.append_as_follower(memoryview(placed(batch_of(3), base_offset)), NOW_MS)
+        if base_offset == 10:
+            log.roll(NOW_MS)
+    expected = log.end_after_cut(offset)
+    log.truncate_to(offset)
+    assert log.log_end_offset == expected <= offset
