@@ -9,6 +9,7 @@ What an editor must keep true:
 - A log is cut while one holds the turn (`lowered`), after the lower offsets are on the medium. Else the next checkpoint
   may store how high the log was, and after a crash the log seems to have lost what was safe. Where there is no room to
   store them nothing is cut: who has begun to cut must come to the end of it before anything is appended.
+- Whoever writes may be cancelled, its thread goes on: the turn ends with the thread.
 """
 
 from __future__ import annotations
@@ -179,7 +180,13 @@ class OffsetCheckpoints:
         def write() -> None:  # runs in a thread
             directory.checkpoint(recovery_points=points, log_start_offsets=starts, high_watermarks=marks)
 
-        await self._world.offload.run(write)
+        writing = asyncio.ensure_future(self._world.offload.run(write))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            # Who has the next turn writes the same files.
+            await asyncio.gather(writing, return_exceptions=True)
+            raise
 
     def _by_directory(self, partitions: Iterable[Partition]) -> list[tuple[LogDirectory, list[Partition]]]:
         found: dict[LogDirectory, list[Partition]] = {}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +17,8 @@ from ottla.model.configs.resolve import TopicConfig
 from ottla.model.errors import OutOfSpaceError
 from ottla.model.ids import TopicPartition
 from ottla.runtime.followed_partition import FollowedPartition
+from ottla.runtime.offset_checkpoints import OffsetCheckpoints
+from ottla.runtime.world import Threads
 from tests.unit.log.crash_disk import CrashDisk
 from tests.unit.log.support import NOW_MS, append, batch_of, open_log
 from tests.unit.runtime.leader_stub import OWN, TOPIC, TOPIC_ID, Following, LeaderStub
@@ -245,3 +249,34 @@ def test_where_a_log_will_end_is_known_before_it_is_cut(offset: int) -> None:
     expected = log.end_after_cut(offset)
     log.truncate_to(offset)
     assert log.log_end_offset == expected <= offset
+
+
+def test_whoever_is_cancelled_keeps_the_turn_until_what_it_writes_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop cancels the chores and stores the same files: two at once fail, and the next start recovers every log."""
+
+    async def scenario() -> None:
+        following, threads = filled(), Threads()
+        world = replace(following.world, offload=threads)
+        checkpoints = OffsetCheckpoints(world, following.directories.directory_of, following.directories.fail)
+        has_begun, may_end = threading.Event(), threading.Event()
+        write_atomically = following.disk.write_atomically
+
+        def write_slowly(path: str, data: Bytes) -> None:
+            has_begun.set()
+            assert may_end.wait(10)
+            write_atomically(path, data)
+
+        monkeypatch.setattr(following.disk, "write_atomically", write_slowly)
+        storing = asyncio.ensure_future(checkpoints.store(following.table))
+        await asyncio.to_thread(has_begun.wait, 10)
+        storing.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not storing.done()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await storing
+        assert following.disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\norders 0 10\n"
+        threads.close()
+
+    run(scenario)
