@@ -85,6 +85,7 @@ class LogDirectory:
 
     __slots__ = (
         "_disk",
+        "_is_behind",
         "_lock",
         "_unrecovered",
         "cleaner",
@@ -110,6 +111,8 @@ class LogDirectory:
         self.previous_broker_epoch = self._marked_epoch() if self.was_clean else -1
         """The epoch in which that broker was registered, -1 if it did not say or did not stop properly."""
         found = {tp for tp, _ in self._partition_paths()}
+        self._is_behind = False
+        """The files have offsets of partitions that are not here any more."""
         self.recovery_points = self._load(RECOVERY_POINTS, found)
         self.log_start_offsets = self._load(LOG_START_OFFSETS, found)
         self.high_watermarks = self._load(HIGH_WATERMARKS, found)
@@ -249,9 +252,9 @@ class LogDirectory:
         self._do(lambda: self._disk.rename(source, target))
 
     def forget(self, tp: TopicPartition) -> None:
-        """A partition is not this directory's any more; its offsets leave the checkpoints at their next write."""
+        """A partition is not this directory's any more; its offsets leave the files with the next checkpoint."""
         for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks):
-            offsets.pop(tp, None)
+            self._is_behind |= offsets.pop(tp, None) is not None
         self.cleaner.forget(tp)
         self._unrecovered.discard(tp)
 
@@ -283,6 +286,8 @@ class LogDirectory:
             if news and not news.items() <= offsets.items():
                 self._write(name, {**offsets, **news})
                 offsets.update(news)
+        if self._is_behind:
+            self.write_checkpoints()
         self._write_cleaner()
 
     def write_checkpoints(self) -> None:
@@ -291,6 +296,12 @@ class LogDirectory:
         self._write(RECOVERY_POINTS, self.recovery_points)
         self._write(LOG_START_OFFSETS, self.log_start_offsets)
         self._write(HIGH_WATERMARKS, self.high_watermarks)
+        self._is_behind = False
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the files have nothing that is not so any more."""
+        return self.cleaner.is_stored and not self._is_behind
 
     def _write_cleaner(self) -> None:
         if not self.cleaner.is_stored:
@@ -306,7 +317,9 @@ class LogDirectory:
             # Then nothing is known to be safe, and everything is looked at.
             self.was_clean = False
             return {}
-        return {tp: offset for tp, offset in offsets.items() if tp in found}
+        kept = {tp: offset for tp, offset in offsets.items() if tp in found}
+        self._is_behind |= len(kept) < len(offsets)
+        return kept
 
     # -- health and the end
 

@@ -211,7 +211,14 @@ class LogDirectories:
         log.warning("no partition of this broker owns this directory", directory=path, renamed_to=target)
 
     async def recover(self, table: PartitionTable, threads_max: int) -> int:
-        """After an unclean stop: open and repair every log before anybody asks for it. Returns how many."""
+        """After an unclean stop: open and repair every log before anybody asks for it. Returns how many.
+
+        After any stop what is no longer here leaves the checkpoints first: what others store soon may not get there.
+        """
+        try:
+            await self.checkpoints.forget(self.online)
+        except OutOfSpaceError as error:
+            self.is_full(error)
         unrecovered = [
             partition
             for partition in table

@@ -55,6 +55,13 @@ class OffsetCheckpoints:
             lock = self._locks[directory] = asyncio.Lock()
         return lock
 
+    async def forget(self, directories: Iterable[LogDirectory]) -> None:
+        """Let go of what is stored of partitions that are not there any more. Errors as those of `_in_each`.
+
+        Before others get their names: a start or a recovery point of a former life would be taken for theirs.
+        """
+        await self._in_directories([(each, ()) for each in directories if each.online], self._store_in)
+
     async def store(self, partitions: Iterable[Partition]) -> None:
         """Store recovery points and log starts of the partitions that are open. Errors as those of `_in_each`."""
         await self._in_each(partitions, self._store_in)
@@ -80,8 +87,15 @@ class OffsetCheckpoints:
 
         One that fails goes offline. OutOfSpaceError if one is full, when all have had their turn.
         """
+        await self._in_directories(self._by_directory(partitions), store)
+
+    async def _in_directories(
+        self,
+        directories: Iterable[tuple[LogDirectory, Iterable[Partition]]],
+        store: Callable[[LogDirectory, Iterable[Partition]], Awaitable[None]],
+    ) -> None:
         full: OutOfSpaceError | None = None
-        for directory, there in self._by_directory(partitions):
+        for directory, there in directories:
             async with self.turn(directory):
                 try:
                     await store(directory, self._still_in(directory, there))
@@ -174,7 +188,7 @@ class OffsetCheckpoints:
             yield
 
     async def _write(self, directory: LogDirectory, points: Offsets, starts: Offsets, marks: Offsets) -> None:
-        if not (points or starts or marks) and directory.cleaner.is_stored:
+        if not (points or starts or marks) and directory.is_stored:
             return
 
         def write() -> None:  # runs in a thread

@@ -8,20 +8,22 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import ParamSpec, TypeVar
+from uuid import UUID
 
 import pytest
 
 from ottla.cli.cluster_plan import plan_cluster
-from ottla.core.controller.image import MetadataImage
+from ottla.core.controller.image import MetadataImage, TopicImage
 from ottla.log.disk import RealDisk
 from ottla.log.handles import OpenFiles
 from ottla.model.configs.resolve import BrokerConfig
 from ottla.model.errors import ApiError, StorageError
 from ottla.runtime.flushing import Flushes
 from ottla.runtime.log_directories import LogDirectories
+from ottla.runtime.partitions import PartitionTable
 from ottla.runtime.world import SystemClock, Threads, World
 from tests.unit.log.support import append, batch_of
-from tests.unit.runtime.leader_stub import TOPIC_ID, Following, LeaderStub
+from tests.unit.runtime.leader_stub import OWN, TOPIC, TOPIC_ID, Following, LeaderStub
 from tests.unit.runtime.metadata import Inline
 
 P = ParamSpec("P")
@@ -255,5 +257,37 @@ def test_after_a_crash_only_the_log_knows_where_it_ends() -> None:
         following.directories.close()
         again = stopped_and_begun_again(following)
         assert again.end_at_rest(following.partition()) is None
+
+    in_settable_time(story)
+
+
+def test_what_was_stored_of_a_topic_does_not_count_for_one_with_its_name_after_two_crashes() -> None:
+    """It was deleted, and created again, while this broker was down or could not carry it out. Below the old start
+    everything is deleted, and above the new end something would be missing."""
+
+    async def story(_: SettableLoop) -> None:
+        following = begun()
+        tps = [partition.topic_partition for partition in following.table]
+        (directory,) = following.directories.online
+        directory.checkpoint(log_start_offsets=dict.fromkeys(tps, 2), recovery_points=dict.fromkeys(tps, 3))
+
+        async def restarted(topic_id: UUID) -> tuple[LogDirectories, PartitionTable]:
+            again = LogDirectories(following.world, OpenFiles(following.disk, 64), 86_400_000)
+            again.open(following.config)
+            topic = TopicImage(TOPIC, topic_id, following.image.topics[TOPIC].partitions)
+            image = MetadataImage(topics={TOPIC: topic}, topics_by_id={topic_id: topic})
+            again.find_partitions(image)
+            table = PartitionTable(OWN, again.open_log, again.fail, following.table.neighbours)
+            table.host(topic, following.topic_config)
+            await again.recover(table, 1)
+            return again, table
+
+        following.directories.close()
+        directories, table = await restarted(UUID(int=8))
+        append(table.hosted(TOPIC, 0).log, batch_of(1))
+        directories.close()
+        _, table = await restarted(UUID(int=8))
+        log = table.hosted(TOPIC, 0).log
+        assert (log.log_start_offset, log.log_end_offset) == (0, 1)
 
     in_settable_time(story)
