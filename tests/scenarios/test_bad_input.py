@@ -15,11 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ottla
+from ottla.client.admin import Admin
 from ottla.model.errors import ErrorCode
 from ottla.wire.batch import CONTROL_BIT
+from ottla.wire.compression import Codec
 from ottla.wire.crc import crc32c
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from ottla.wire.records import Record, build_batch
+from tests.measured import peak_bytes
 from tests.scenarios.raw_client import RawClient
 
 NOW_MS = int(time.time() * 1000)
@@ -66,6 +69,8 @@ def reseal(batch: bytearray) -> bytearray:
     return batch
 
 
+BOMB_BYTES = {Codec.GZIP: 200 << 20, Codec.SNAPPY: 16 << 20, Codec.LZ4: 200 << 20, Codec.ZSTD: 200 << 20}
+"""What a megabyte may stand for."""
 FRAMES = {
     "negative length": struct.pack(">i", -1),
     "length zero": struct.pack(">i", 0),
@@ -166,6 +171,21 @@ def test_a_hundred_announced_giants_cost_no_memory(server: ottla.Server) -> None
     assert resident_bytes() - before < 20_000_000
     for giant in giants:
         giant.close()
+
+
+@pytest.mark.parametrize("codec", list(Codec)[1:])
+def test_a_bomb_for_a_topic_that_is_not_compressed_does_not_go_off_in_the_broker(
+    server: ottla.Server, client: RawClient, codec: Codec
+) -> None:
+    topic = f"uncompressed-{codec.name.lower()}"
+    with Admin.connect(server.bootstrap_servers) as admin:
+        admin.create_topic(topic, partitions=1, configs={"compression.type": "uncompressed"})
+    assert client.produce(topic, b"plain") == (ErrorCode.NONE, 0)
+    bomb = build_batch([Record(0, NOW_MS, None, bytes(BOMB_BYTES[codec]), ())], codec=codec)
+    answers: list[tuple[int, int]] = []
+    peak = peak_bytes(lambda: answers.append(client.produce_batch(topic, bomb)))
+    assert answers == [(ErrorCode.MESSAGE_TOO_LARGE, -1)]
+    assert peak < 20_000_000
 
 
 def resident_bytes() -> int:

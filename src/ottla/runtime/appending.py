@@ -54,7 +54,7 @@ class RecordWork(Protocol):
         self, batch: bytes, *, requires_keys: bool, timestamp_range: tuple[int, int] | None
     ) -> bytes: ...
 
-    async def recompress(self, batch: bytes, codec: int, level: int | None) -> bytes: ...
+    async def recompress(self, batch: bytes, codec: int, level: int | None, batch_bytes_max: int) -> bytes: ...
 
 
 class Flushing(Protocol):
@@ -209,7 +209,7 @@ class Appender:
         wanted = Codec.NONE if config.compression_type == "uncompressed" else Codec[config.compression_type.upper()]
         if wanted == header.codec:
             return batch
-        return await self._work.recompress(batch, wanted, _compression_level(config, wanted))
+        return await self._work.recompress(batch, wanted, _compression_level(config, wanted), config.max_message_bytes)
 
 
 def _permit(partition: Partition, header: BatchHeader, now_ms: int, produce: TransactionalProduce | None) -> Permit:

@@ -30,6 +30,7 @@ class Recompress(msgspec.Struct, tag=1, array_like=True):
     batch: bytes
     codec: int
     level: int | None
+    batch_bytes_max: int
 
 
 class Compact(msgspec.Struct, tag=2, array_like=True):

@@ -24,8 +24,8 @@ class InlineRecordWork:
     ) -> bytes:
         return validated(batch, requires_keys=requires_keys, timestamp_range=timestamp_range)
 
-    async def recompress(self, batch: bytes, codec: int, level: int | None) -> bytes:
-        return recompress(batch, codec, level)
+    async def recompress(self, batch: bytes, codec: int, level: int | None, batch_bytes_max: int) -> bytes:
+        return recompress(batch, codec, level, batch_bytes_max)
 
     async def compact(
         self, job: CompactionJob, on_group: Callable[[CleanedGroup], None] | None = None

@@ -221,9 +221,10 @@ class RecordWorker:
         reply = await self._ask(Validate(self._number(), batch, requires_keys, timestamp_range), Validated)
         return batch if reply.corrected is None else reply.corrected
 
-    async def recompress(self, batch: bytes, codec: int, level: int | None) -> bytes:
-        """The same batch in another codec; ApiError if its records are not what its header claims."""
-        reply = await self._ask(Recompress(self._number(), batch, codec, level), Recompressed)
+    async def recompress(self, batch: bytes, codec: int, level: int | None, batch_bytes_max: int) -> bytes:
+        """The same batch in another codec; ApiError if its records are not what its header claims, or it gets longer
+        than that: such a one does not come back here, where a few kilobytes would have become gigabytes."""
+        reply = await self._ask(Recompress(self._number(), batch, codec, level, batch_bytes_max), Recompressed)
         return reply.batch
 
     async def compact(

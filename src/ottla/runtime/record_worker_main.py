@@ -142,7 +142,8 @@ def answer(request: Validate | Recompress | Warm) -> Reply:
                 )
                 return Validated(request.id, None if batch is request.batch else batch)
             case Recompress():
-                return Recompressed(request.id, recompress(request.batch, request.codec, request.level))
+                batch = recompress(request.batch, request.codec, request.level, request.batch_bytes_max)
+                return Recompressed(request.id, batch)
             case Warm():
                 return Warmed(request.id)
     except ApiError as error:

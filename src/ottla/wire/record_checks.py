@@ -22,7 +22,7 @@ from ottla.wire.batch import (
     set_max_timestamp,
 )
 from ottla.wire.compiled.records import BodyFault, Refused, check_records, explain_fault
-from ottla.wire.compression import compress, decompress
+from ottla.wire.compression import Codec, compress, decompress
 from ottla.wire.crc import crc32c
 from ottla.wire.records import DECOMPRESSED_BYTES_MAX
 
@@ -66,16 +66,24 @@ def validated(
     return bytes(corrected)
 
 
-def recompress(batch: bytes, codec: int, level: int | None, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+def recompress(batch: bytes, codec: int, level: int | None, batch_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
     """The same records in another codec. Offsets, timestamps and the producer's numbers stay, the checksum is new.
 
-    Raises ApiError if the batch does not hold what it claims: a broker that compresses answers for what is inside.
+    Raises ApiError if the batch does not hold what it claims: a broker that compresses answers for what is inside. Also
+    if it would get longer than `batch_bytes_max`.
     """
     header = read_header(batch)
-    body = decompress(header.codec, memoryview(batch)[HEADER_BYTES:], size_max)
+    room = batch_bytes_max - HEADER_BYTES if codec == Codec.NONE else DECOMPRESSED_BYTES_MAX
+    body = decompress(header.codec, memoryview(batch)[HEADER_BYTES:], min(room, DECOMPRESSED_BYTES_MAX))
     _check_body(body, header, requires_keys=False, timestamp_range=ANY_TIMESTAMP)
     built = bytearray(batch[:HEADER_BYTES])
     built += compress(codec, body, level)
+    if len(built) > batch_bytes_max:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"in the codec {Codec(codec).name.lower()} the batch has {len(built)} bytes, "
+            f"max.message.bytes is {batch_bytes_max}",
+        )
     _LENGTH.pack_into(built, _LENGTH_POSITION, len(built) - LENGTH_PREFIX_BYTES)
     _ATTRIBUTES.pack_into(built, CRC_START, header.attributes & ~CODEC_MASK | codec)
     _CRC.pack_into(built, _CRC_POSITION, crc32c(memoryview(built)[CRC_START:]))

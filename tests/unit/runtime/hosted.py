@@ -39,7 +39,7 @@ class NoRecordWork:
         await asyncio.sleep(0)
         return batch
 
-    async def recompress(self, batch: bytes, codec: int, level: int | None) -> bytes:
+    async def recompress(self, batch: bytes, codec: int, level: int | None, batch_bytes_max: int) -> bytes:
         return batch
 
 

@@ -104,7 +104,7 @@ def test_batches_are_judged_and_compressed_and_many_at_a_time() -> None:
                 assert isinstance(verdict, InvalidRecordsError)
                 assert [record for record, _ in verdict.record_errors] == [1]
         batches = [batch_of(b"%d" % at, value=b"v" * 300, codec=Codec(at % 5)) for at in range(100)]
-        changed = await asyncio.gather(*(worker.recompress(batch, Codec.ZSTD, 1) for batch in batches))
+        changed = await asyncio.gather(*(worker.recompress(batch, Codec.ZSTD, 1, 1 << 20) for batch in batches))
         assert [iterate(batch) for batch in changed] == [iterate(batch) for batch in batches]
         assert worker.pid == pid
         await worker.close()
@@ -122,7 +122,7 @@ def test_a_batch_that_lies_is_refused_with_a_code_that_a_client_understands() ->
             await worker.validate(bytes(lying), requires_keys=False)
         assert caught.value.code is ErrorCode.INVALID_RECORD
         with pytest.raises(ApiError) as caught:
-            await worker.recompress(bytes(lying), Codec.LZ4, None)
+            await worker.recompress(bytes(lying), Codec.LZ4, None, 1 << 20)
         assert caught.value.code is ErrorCode.INVALID_RECORD
         await worker.validate(batch_of(b"k"), requires_keys=True)
         await worker.close()

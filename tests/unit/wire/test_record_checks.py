@@ -136,6 +136,16 @@ def test_a_bomb_is_refused() -> None:
     refusal_of(bomb, size_max=1 << 16)
 
 
+@pytest.mark.parametrize("target", CODECS)
+def test_another_codec_must_not_make_a_batch_too_long(target: Codec) -> None:
+    batch = build(Codec.GZIP if target != Codec.GZIP else Codec.NONE)
+    size = len(recompress(batch, target, None))
+    assert len(recompress(batch, target, None, size)) == size
+    with pytest.raises(ApiError) as caught:
+        recompress(batch, target, None, size - 1)
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
 @pytest.mark.parametrize("source", CODECS)
 @pytest.mark.parametrize("target", CODECS)
 def test_another_codec_changes_nothing_that_a_consumer_sees(source: Codec, target: Codec) -> None:
