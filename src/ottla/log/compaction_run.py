@@ -77,8 +77,9 @@ def run_compaction(
 ) -> CompactionResult:
     """Carry out a job.
 
-    `pace` hears of every chunk that was read or written, may wait, and may raise to end the job. `on_group` gets each
-    group as soon as its files are complete: it may be put in place while the next one is being written.
+    `pace` hears of every chunk that was read or written, and of each run of one, whose records may be a thousand times
+    as long as the chunk; it may wait, and may raise to end the job. `on_group` gets each group as soon as its files are
+    complete: it may be put in place while the next one is being written.
     """
     discard_cleaned(disk, job.directory)
     key_map, map_end = KeyPass(job, disk, pace).run()
@@ -133,6 +134,7 @@ class KeyPass:
     def _enter(self, chunk: Chunk, map_end: int) -> tuple[bool, int]:
         """Put a chunk's records; returns whether the map is full, and where what it knows ends now."""
         for run in self._parser.runs(chunk, self._policies(chunk), {}):
+            self._pace(0)
             if self._map.make_room(run.rows, run.rows and key_bytes_of(run.probes, 0, run.rows)):
                 self._map.put(run.probes, 0, run.rows)
                 map_end = max(map_end, last_offset_of(chunk.rows[run.last - 1]) + 1)
@@ -205,6 +207,7 @@ class CleanPass:
         verdicts = self._judge.before_reading(chunk)
         faults: dict[int, str] = {}
         for run in self._parser.runs(chunk, verdicts.policy, faults):
+            self._pace(0)
             self._map.find(run.probes, run.rows, run.found)
             judge_records(
                 chunk.headers, run.spans, run.first, run.last,

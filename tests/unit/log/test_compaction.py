@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ottla.log import names
 from ottla.log.compaction import CompactionError, ProducerTail, SegmentSource, group_segments
+from ottla.log.compaction_read import CHUNK_BYTES, RUN_BODY_BYTES
 from ottla.log.compaction_run import run_compaction
 from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.transaction_index import AbortedTransaction
@@ -401,12 +402,22 @@ def test_a_job_that_is_cancelled_leaves_no_file(files: FilesOfBatches) -> None:
     def cancel_at_the_last(_size: int) -> None:
         nonlocal calls
         calls += 1
-        if calls == 4:
+        if calls == 8:
             raise CompactionError("cancelled")
 
     with pytest.raises(CompactionError):
         run_compaction(files.job(2), files.disk, pace=cancel_at_the_last)
     assert files.names() == before
+
+
+def test_a_chunk_that_stands_for_much_more_can_be_ended_in_its_middle(files: FilesOfBatches) -> None:
+    """A few kilobytes may stand for gigabytes: who counts on a sign of life must not wait for the end of a chunk."""
+    batches = [batch_of(at, (b"a", bytes(RUN_BODY_BYTES // 2 + 1)), codec=Codec.ZSTD) for at in range(6)]
+    files.add_segment(0, batches)
+    assert sum(map(len, batches)) < CHUNK_BYTES
+    paces: list[int] = []
+    run_compaction(files.job(6), files.disk, pace=paces.append)
+    assert paces.count(0) >= 2 * len(batches)
 
 
 def test_what_an_earlier_job_left_behind_is_removed_first(files: FilesOfBatches) -> None:
