@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import signal
 import subprocess
@@ -73,6 +74,8 @@ class Server:
         self._process = process or brokers > 1
         self._brokers = brokers
         self._runner: _Runner | None = None
+        self._started_by = 0
+        """The process that has the broker. One that is forked from it has a copy of this object, and no broker."""
         self._bootstrap_servers = ""
 
     @property
@@ -94,6 +97,7 @@ class Server:
         """Start and return when clients can connect."""
         if self._runner is not None:
             raise ServerError("the server is running already")
+        self._started_by = os.getpid()
         if self._data is None:
             self._temporary = Path(tempfile.mkdtemp(prefix="ottla-"))
         host, port = self._address
@@ -113,9 +117,9 @@ class Server:
         return self
 
     def stop(self) -> None:
-        """Stop cleanly; harmless when it is not running."""
+        """Stop cleanly; harmless when it is not running, and in a process that was forked from that of the broker."""
         runner, self._runner = self._runner, None
-        if runner is not None:
+        if runner is not None and os.getpid() == self._started_by:
             try:
                 runner.stop()
             finally:

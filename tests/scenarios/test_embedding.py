@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
 import tempfile
 import threading
+import time
+import warnings
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -58,6 +63,45 @@ def test_what_was_deleted_a_moment_ago_is_no_reason_to_stay(tmp_path: Path, monk
             admin.delete_topic("t")
         assert list(server.data.glob("t-0.*-delete"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_forked_process_neither_ends_the_broker_nor_keeps_what_it_had(tmp_path: Path) -> None:
+    """It has a copy of everything: of the `with` block that it leaves, of the lock, and of the port."""
+    with ottla.Server(data=tmp_path) as server:
+        leaves = forked(server.stop)
+        assert os.waitpid(leaves, 0)[1] == 0
+        assert partitions_of_a_new_topic(server.bootstrap_servers) == 1
+        stays = forked(lambda: time.sleep(100))
+        port = int(server.bootstrap_servers.rsplit(":", 1)[1])
+    try:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=10)
+        with ottla.Server(data=tmp_path, port=port) as server, Admin.connect(server.bootstrap_servers) as admin:
+            assert len(admin.list_topics()) == 1
+    finally:
+        os.kill(stays, signal.SIGKILL)
+        os.waitpid(stays, 0)
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_a_directory_that_nobody_named_outlives_a_forked_process(process: bool) -> None:
+    with ottla.Server(process=process) as server:
+        assert os.waitpid(forked(server.stop), 0)[1] == 0
+        assert server.data.exists()
+        assert partitions_of_a_new_topic(server.bootstrap_servers) == 1
+
+
+def forked(work: Callable[[], None]) -> int:
+    """The id of a process that was forked from this one, and does only that."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # That threads run here is the point.
+        child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return child
 
 
 def test_async_with_works_and_config_is_kafkas() -> None:

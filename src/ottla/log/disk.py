@@ -195,6 +195,8 @@ class RealLock:
         self._file = file
 
     def release(self) -> None:
+        # A process that was forked meanwhile has a copy of the descriptor, and would keep the lock.
+        fcntl.flock(self._file.fileno(), fcntl.LOCK_UN)
         self._file.close()
 
 

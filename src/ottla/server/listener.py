@@ -190,6 +190,9 @@ class Listener:
 
     def _close_sockets(self) -> None:
         for bound in self._sockets:
+            # A process that was forked meanwhile has a copy, with which nobody would be refused.
+            with contextlib.suppress(OSError):
+                bound.shutdown(socket.SHUT_RDWR)
             bound.close()
         self._sockets.clear()
 
