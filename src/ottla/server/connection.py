@@ -213,6 +213,12 @@ class Connection(Answering, FrameServing):
 
     # The end
 
+    def look(self) -> None:
+        """See whether the client is gone, see `gone_clients`: then what it has sent is read, and the end behind it."""
+        if self._alive and self._reading and self._transport.has_failed():
+            self._share.loop.remove_reader(self._fd)
+            self._share.loop.add_reader(self._fd, self._readable)
+
     def refuse(self, reason: str) -> None:
         """Close because of what the client sent, with a line in the log."""
         if self._alive:

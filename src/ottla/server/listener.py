@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 
 from ottla.server.connection import Connection, Dispatch
+from ottla.server.gone_clients import GoneClients
 from ottla.server.share import LoopShare
 from ottla.server.transport import PlainTransport
 
@@ -65,6 +66,7 @@ class Listener:
         "_buffer_bytes",
         "_dispatch",
         "_empty",
+        "_gone",
         "_share",
         "_sockets",
         "_timer",
@@ -92,6 +94,7 @@ class Listener:
         self.connections: set[Connection] = set()
         self._dispatch = dispatch
         self._share = share
+        self._gone = GoneClients(share.loop, self.connections)
         self._buffer_bytes = {socket.SO_SNDBUF: send_buffer_bytes, socket.SO_RCVBUF: receive_buffer_bytes}
         self._backlog = backlog
         self._sockets: list[socket.socket] = []
@@ -138,11 +141,13 @@ class Listener:
     def accept(self) -> None:
         """Serve whoever connects from now on."""
         self._accept_again()
+        self._gone.start()
 
     async def close(self, grace_seconds: float = 0.0) -> None:
         """Accept no more, give connections that long to send what they owe, then close them all."""
         self._stop_accepting()
         self._close_sockets()
+        self._gone.stop()
         for connection in list(self.connections):
             connection.drain()
         if self.connections and grace_seconds > 0:

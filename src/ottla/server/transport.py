@@ -33,6 +33,9 @@ class Transport(Protocol):
     def send_file(self) -> Callable[[SendableFile, int, int], int]:
         """(file, position, length) -> bytes sent; 0 if the file ends before them."""
 
+    def has_failed(self) -> bool:
+        """Whether there is an error that nobody was told of; it is told of once."""
+
     def finish(self) -> None:
         """Say that nothing more will be sent."""
 
@@ -52,6 +55,9 @@ class PlainTransport:
 
     def fileno(self) -> int:
         return self._socket.fileno()
+
+    def has_failed(self) -> bool:
+        return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
 
     def finish(self) -> None:
         with contextlib.suppress(OSError):
