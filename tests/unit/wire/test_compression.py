@@ -100,6 +100,17 @@ def test_a_bomb_costs_no_more_than_it_was_allowed(codec: Codec) -> None:
     assert least(lambda: thread_seconds(refuse), 0.5) < 0.5
 
 
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
+def test_a_bomb_goes_off_in_memory_that_the_interpreter_does_not_clear(codec: Codec) -> None:
+    """It would hold its lock meanwhile, and whoever has another thread would wait."""
+    bomb = compress(codec, bytes(64 * MB))
+
+    def go_off() -> None:
+        assert refused(codec, bomb, 64 * MB - 1) is ErrorCode.MESSAGE_TOO_LARGE
+
+    assert peak_bytes(go_off) < 4 * MB
+
+
 def test_a_snappy_block_that_announces_gigabytes_allocates_nothing() -> None:
     assert refused(Codec.SNAPPY, b"\xff\xff\xff\xff\x0fa", MB) is ErrorCode.MESSAGE_TOO_LARGE
 
