@@ -220,8 +220,9 @@ class OffsetCheckpoints:
 
 
 def _begins_at(partition: Partition, offset: int, begin_at: Callable[[Partition, int], None]) -> bool:
-    """Let a log begin there, unless it went meanwhile; whether it does."""
-    if partition.log_or_none is None or partition.gone:
+    """Let a log begin there, unless it went meanwhile; whether it does. Its directory may fail over it."""
+    opened = partition.log_or_none
+    if opened is None or partition.gone:
         return False
     begin_at(partition, offset)
-    return partition.log_or_none.log_start_offset >= offset
+    return partition.log_or_none is opened and opened.log_start_offset >= offset

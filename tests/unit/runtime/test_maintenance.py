@@ -145,6 +145,37 @@ def test_a_directory_that_cannot_store_a_start_keeps_no_other_from_it(
     run(scenario)
 
 
+@pytest.mark.parametrize("by", ["retention", "request"])
+def test_a_directory_that_fails_while_old_records_go_keeps_no_other_from_it(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        following = Following(LeaderStub(2), {"log.dirs": "/data,/more"}, retention_bytes=1, file_delete_delay_ms=0)
+        maintenance, partitions = maintenance_of(following), list(following.table)
+        for partition in partitions:
+            for _ in range(2):
+                append(partition.log, batch_of(10))
+                partition.log.roll(NOW_MS)
+            partition.append_as_follower(memoryview(b""), 20, 0)
+        rename = following.disk.rename
+
+        def fail_in_the_first(source: str, target: str) -> None:
+            if source.startswith(f"/data/{TOPIC}"):
+                raise OSError(errno.EIO, "as the test wants it")
+            rename(source, target)
+
+        monkeypatch.setattr(following.disk, "rename", fail_in_the_first)
+        if by == "retention":
+            await maintenance.apply_retention()
+        else:
+            assert list(await maintenance.raise_starts(dict.fromkeys(partitions, 10))) == partitions[:1]
+        assert following.directories.offline_ids() == [following.directories.online[0].directory_id]
+        assert partitions[1].log.log_start_offset == 10
+        await maintenance.stop()
+
+    run(scenario)
+
+
 def test_a_full_directory_keeps_no_other_from_being_checkpointed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         following = two_directories(monkeypatch, errno.ENOSPC)
