@@ -57,11 +57,11 @@ def _delete(ctx: RequestContext, topic: str, asked: DeleteRecordsPartition) -> D
     services = ctx.services
     try:
         hosted = services.partitions.topic(topic)
-        if topic in INTERNAL_TOPICS:
+        if topic in INTERNAL_TOPICS and 0 <= asked.partition_index < len(hosted.partitions):
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {topic} is internal")
-        if not hosted.config.cleanup_delete:
-            raise ApiError(ErrorCode.POLICY_VIOLATION, f"topic {topic} is not cleaned up by deletion")
         partition = services.partitions.leader_of(hosted, asked.partition_index)
+        if hosted.config.cleanup_compact and not hosted.config.cleanup_delete:
+            raise ApiError(ErrorCode.POLICY_VIOLATION, f"topic {topic} is not cleaned up by deletion")
         offset = partition.high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
         return partition, services.maintenance.checked_start(partition, offset)
     except OttlaError as error:

@@ -83,7 +83,8 @@ class Stored:
     """Partitions that begin where they end, of two topics, and what is stored of them."""
 
     def __init__(self) -> None:
-        self.hosted = Hosted({"a": TopicConfig(), "b": TopicConfig(), "compacted": COMPACTED}, partitions=COUNT)
+        configs = {"a": TopicConfig(), "b": TopicConfig(), "compacted": COMPACTED, "kept": KEPT}
+        self.hosted = Hosted(configs, partitions=COUNT)
         self.services = services(cast(Cluster, SimpleNamespace(replicas={1: self.hosted})))
         self.maintenance = cast(Any, self.services.maintenance)
         self.maintenance.raise_starts = self._raise_starts
@@ -112,6 +113,8 @@ class Stored:
 
 
 COMPACTED = TopicConfig(cleanup_delete=False, cleanup_compact=True)
+KEPT = TopicConfig(cleanup_delete=False)
+"""What an empty cleanup.policy says: for good, as long as nobody deletes records by hand."""
 
 
 def test_the_starts_of_all_partitions_are_stored_together() -> None:
@@ -136,6 +139,24 @@ def test_each_partition_is_refused_by_itself() -> None:
             [(3, ErrorCode.POLICY_VIOLATION, -1)],
         ]
         assert stored.calls == [[stored.hosted.partition(1, "a"), full]]
+
+    run(scenario)
+
+
+def test_records_of_a_topic_that_nothing_cleans_up_may_be_deleted() -> None:
+    async def scenario() -> None:
+        assert await Stored().delete(("kept", [(1, 0)])) == [[(1, ErrorCode.NONE, 0)]]
+
+    run(scenario)
+
+
+def test_a_partition_that_is_not_there_is_said_not_to_be_whatever_its_topic_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delete_records, "INTERNAL_TOPICS", frozenset({"b"}))
+
+    async def scenario() -> None:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        rows = await Stored().delete(("b", [(COUNT, 0), (-1, 0)]), ("compacted", [(COUNT, 0), (-1, 0)]))
+        assert rows == [[(COUNT, unknown, -1), (-1, unknown, -1)]] * 2
 
     run(scenario)
 
