@@ -137,9 +137,19 @@ async def _append_in_turns(
 async def _answer_in_turns(ctx: RequestContext, appending: Awaitable[tuple[int, Written, ReplicatedAnswer]]) -> Chunks:
     """The answer when all is appended, and the request itself is forgotten."""
     acks, written, waiting = await appending
-    _refuse(ctx, written.unreplicated, await waiting.errors())
-    done, failed = await _settle(written.outcomes)
-    return await ctx.services.world.offload.run(_answer, ctx, acks, _joined(done), failed=failed) or []
+    errors = await waiting.errors()
+    _refuse(ctx, written.unreplicated, errors)
+    done: list[tuple[TopicKey, list[Settled]]] = written.outcomes  # type: ignore[assignment]
+    failed = written.failed or bool(errors)
+    if written.waits:
+        done, failed = await _settle(written.outcomes)
+    return await ctx.services.world.offload.run(_answer_joined, ctx, acks, done, failed=failed)
+
+
+def _answer_joined(
+    ctx: RequestContext, acks: int, parts: Sequence[tuple[TopicKey, list[Settled]]], *, failed: bool
+) -> Chunks:  # runs in a thread
+    return _answer(ctx, acks, _joined(parts), failed=failed) or []
 
 
 def _turns(topics: Topics) -> Iterator[Topics]:
@@ -155,8 +165,14 @@ def _turns(topics: Topics) -> Iterator[Topics]:
                 yield [*some, (key, partitions[first : place + 1])]
                 some, first = [], place + 1
                 partitions_left, bytes_left = PARTITIONS_PER_TURN, BYTES_PER_TURN
-        if first < len(partitions) or not partitions:
+        if first < len(partitions):
             some.append((key, partitions[first:]))
+        elif not partitions:
+            some.append((key, []))
+            partitions_left -= 1
+            if partitions_left <= 0:
+                yield some
+                some, partitions_left, bytes_left = [], PARTITIONS_PER_TURN, BYTES_PER_TURN
     if some:
         yield some
 

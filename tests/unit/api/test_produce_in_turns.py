@@ -122,6 +122,24 @@ def test_batches_of_many_bytes_are_fewer_in_a_turn(monkeypatch: pytest.MonkeyPat
     run(scenario)
 
 
+def test_topics_of_which_no_partition_is_named_take_their_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_a_turn: list[int] = []
+    append_all = produce._append_all
+
+    def counted(ctx: RequestContext, request: Any, topics: Topics, written: Any) -> None:
+        in_a_turn.append(len(topics))
+        append_all(ctx, request, cast(Any, topics), written)
+
+    async def scenario() -> None:
+        monkeypatch.setattr(produce, "_append_all", counted)
+        topics: Topics = [(f"t{number}", []) for number in range(COUNT)]
+        assert rows(await ask(context(opened()), topics)) == topics
+        assert sum(in_a_turn) == COUNT
+        assert max(in_a_turn) <= PER_TURN
+
+    run(scenario)
+
+
 def test_a_request_of_some_partitions_is_served_at_once() -> None:
     async def scenario() -> None:
         assert isinstance(ask(context(opened()), every(INLINE - 3)), list)
