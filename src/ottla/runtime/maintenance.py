@@ -116,12 +116,15 @@ class Maintenance:
     def _begin_at(self, partition: Partition, offset: int) -> None:
         """Let a log begin at an offset that is stored, and its older files go."""
         opened = partition.log
+        before = opened.log_start_offset
         try:
-            self.discard(opened, opened.delete_records_before(offset))
+            dropped = opened.delete_records_before(offset)
+            self.discard(opened, dropped)
         except StorageError as error:
             self._table.directory_failed(error)
             return
-        log.info("records deleted", partition=str(opened.tp), log_start_offset=opened.log_start_offset)
+        if dropped or opened.log_start_offset > before:
+            log.info("records deleted", partition=str(opened.tp), log_start_offset=opened.log_start_offset)
         partition.committed()
 
     def checked_start(self, partition: Partition, offset: int) -> int:

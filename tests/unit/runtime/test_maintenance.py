@@ -6,6 +6,7 @@ import errno
 import random
 
 import pytest
+from structlog.testing import capture_logs
 
 from ottla.log.checkpoints import read_offsets
 from ottla.log.directory import CLEAN_SHUTDOWN, LOG_START_OFFSETS, RECOVERY_POINTS
@@ -81,6 +82,19 @@ def test_a_start_is_stored_before_files_go_that_a_crash_may_bring_back_in_part(
         )
         assert (again.log_start_offset, again.log_end_offset) == (30, 40)
         await maintenance.stop()
+
+    run(scenario)
+
+
+def test_the_log_speaks_of_deleted_records_only_where_some_were() -> None:
+    async def scenario() -> None:
+        following = Following(LeaderStub())
+        append(following.log(), batch_of(10))
+        following.partition().append_as_follower(memoryview(b""), 10, 0)
+        with capture_logs() as lines:
+            for offset in (0, 5, 5):
+                assert not await maintenance_of(following).raise_starts({following.partition(): offset})
+        assert [line["log_start_offset"] for line in lines if line["event"] == "records deleted"] == [5]
 
     run(scenario)
 
