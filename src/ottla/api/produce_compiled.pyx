@@ -68,6 +68,7 @@ cdef class Run:
 cdef class Gathered:
     """A request: what it has in common with others, its topic, and its batches."""
 
+    cdef object lead
     cdef Requests requests
     cdef int correlation_id
     cdef object topic
@@ -101,20 +102,21 @@ cdef class ProduceGroup:
     cdef bint _gather(self, frame, long long now_ms) except -1:
         """Chain the batches of a request to those of their partitions; False if not all of them are plain."""
         cdef Gathered gathered = Gathered.__new__(Gathered)
-        cdef Requests requests = self._requests(frame, &gathered.correlation_id)
-        if requests is None:
+        lead = self._lead_of(frame, &gathered.correlation_id)
+        if lead is None:
             return False
-        topic = self._services.partitions.find(requests.lead.topic)
+        topic = self._services.partitions.find(lead.topic)
         if topic is None or get(topic, TOPIC_IS_INTERNAL) or get(topic, TOPIC_IS_REWRITTEN):
             return False
-        gathered.requests, gathered.topic, gathered.first = requests, topic, self._batches.count
-        gathered.count, gathered.runs = requests.read(frame, self._batches), []
+        gathered.lead, gathered.requests = lead, <Requests> lead.requests
+        gathered.topic, gathered.first = topic, self._batches.count
+        gathered.count, gathered.runs = gathered.requests.read(frame, self._batches), []
         if gathered.count < 0 or not self._place(gathered, now_ms):
             return False
         self._gathered.append(gathered)
         return True
 
-    cdef Requests _requests(self, frame, int* correlation_id):
+    cdef object _lead_of(self, frame, int* correlation_id):
         """What a request has in common with those before it, or with those behind it; None if nothing is known."""
         caller = self._caller
         lead = caller.produce_lead
@@ -122,7 +124,7 @@ cdef class ProduceGroup:
             lead = lead_for(caller, frame)
             if lead is None or not (<Requests> lead.requests).match(frame, correlation_id):
                 return None
-        return <Requests> lead.requests
+        return lead
 
     cdef bint _place(self, Gathered gathered, long long now_ms) except -1:
         """Find the run of each batch; False, and none has got one, if serving the request would not write them all."""
@@ -281,7 +283,7 @@ cdef class ProduceGroup:
         """The same, where followers may have to be waited for, or there are many partitions."""
         cdef Run run
         cdef int place = gathered.first
-        lead = gathered.requests.lead
+        lead = gathered.lead
         self._count(gathered)
         stored, rest = stored_layout(lead.version)
         waits = gathered.requests.acks == EVERYBODY

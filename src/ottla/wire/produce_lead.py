@@ -48,6 +48,8 @@ Piece: TypeAlias = tuple[int, memoryview, BatchHeader]
 
 _HEAD_BYTES: Final = 4
 _CORRELATION_END: Final = 8
+_COMMON_BYTES_MAX: Final = 4096
+"""Kept for each connection, and compared with each of its requests; tagged fields may be as long as a request."""
 _I32: Final = Struct(">i")
 _ACKS_TIMEOUT: Final = Struct(">hi")
 _NO_TRANSACTION: Final = (b"\xff\xff", b"\x00")
@@ -131,8 +133,8 @@ def lead_of(frame: memoryview) -> Lead | None:
     begin = _NO_TRANSACTION[is_flexible] + _ACKS_TIMEOUT.pack(acks, timeout_ms)
     begin += encode_count(1, is_flexible) + encode_topic(topic, is_flexible)
     end = position + len(begin)
-    if frame[position:end] != begin:
-        return None  # It is written in another way, of which there are some for a number.
+    if end > _COMMON_BYTES_MAX or frame[position:end] != begin:
+        return None  # It is very long, or written in another way, of which there are some for a number.
     return Lead(version, acks, timeout_ms, topic, bytes(frame[:_HEAD_BYTES]), bytes(frame[_CORRELATION_END:end]))
 
 

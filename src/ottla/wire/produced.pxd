@@ -34,7 +34,6 @@ cdef class Batches:
 
 
 cdef class Requests:
-    cdef readonly object lead
     cdef int acks
     cdef bytes _head
     cdef bytes _common

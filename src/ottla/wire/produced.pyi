@@ -1,7 +1,6 @@
 from ottla.wire.produce_lead import Lead
 
 class Requests:
-    lead: Lead
     def __init__(
         self, lead: Lead, head: bytes, common: bytes, answer_begin: bytes, answer_end: bytes, is_flexible: bool
     ) -> None: ...

@@ -140,7 +140,7 @@ cdef class Requests:
     """What requests have in common: those of one client for one topic, with the same acks and timeout."""
 
     def __init__(self, lead, bytes head, bytes common, bytes answer_begin, bytes answer_end, bint is_flexible):
-        self.lead, self.acks = lead, lead.acks
+        self.acks = lead.acks  # The lead itself is not kept: it keeps this, and nothing else would end the two.
         self._head, self._common = head, common
         self._topic, self._is_flexible = lead.topic, is_flexible
         self._answer_begin, self._answer_end = answer_begin, answer_end

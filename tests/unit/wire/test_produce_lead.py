@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -145,6 +146,23 @@ def test_no_lead_of_what_is_in_a_transaction_or_of_several_topics() -> None:
         memoryview(b""),
     ]
     assert [lead_of(frame) for frame in frames] == [None] * len(frames)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_nothing_is_kept_of_what_is_long_before_its_partitions(version: int) -> None:
+    assert lead_of(request(version, [(3, batch())], client_id="c" * 5000)) is None
+
+
+def test_a_lead_is_gone_when_another_one_takes_its_place() -> None:
+    """A broker's collector comes by seldom: who begins each request in another way would fill the memory."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = sum(type(each) is Lead for each in gc.get_objects())
+        known(9)
+        assert sum(type(each) is Lead for each in gc.get_objects()) == before
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
