@@ -144,7 +144,7 @@ def _read_flexible(frame: memoryview, pos: int) -> list[Piece] | None:
     if count >= 0x80:
         count, pos = read_unsigned(frame, pos - 1)
     end = len(frame) - 2
-    if count > PARTITIONS_INLINE_MAX or end < pos or frame[end] or frame[end + 1]:
+    if not 0 < count <= PARTITIONS_INLINE_MAX or end < pos or frame[end] or frame[end + 1]:
         return None
     pieces: list[Piece] = []
     for _ in range(count - 1):

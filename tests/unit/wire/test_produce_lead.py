@@ -148,6 +148,14 @@ def test_no_lead_of_what_is_in_a_transaction_or_of_several_topics() -> None:
     assert [lead_of(frame) for frame in frames] == [None] * len(frames)
 
 
+@pytest.mark.parametrize("version", range(produce.FLEXIBLE_SINCE, produce.VERSION_MAX + 1))
+def test_a_topic_without_even_a_list_of_partitions_is_not_read(version: int) -> None:
+    frame = request(version, [])
+    frame[-3] = 0
+    assert parsed(frame) is None
+    assert read(known(version), frame) is None
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_nothing_is_kept_of_what_is_long_before_its_partitions(version: int) -> None:
     assert lead_of(request(version, [(3, batch())], client_id="c" * 5000)) is None
