@@ -76,10 +76,10 @@ def handle(ctx: RequestContext, frame: memoryview, position: int) -> Chunks | De
     if one is not None and one[0] != ACKS_NONE:
         return _handle_one(ctx, one)
     appender = ctx.services.appender
-    # What is in the log already is asked for now or never.
-    partitions_max = PARTITIONS_INLINE_MAX if not appender.has_ahead else PARTITIONS_PER_REQUEST_MAX
+    is_now_or_never = appender.has_ahead  # What is in the log already is not asked for later.
+    partitions_max = PARTITIONS_INLINE_MAX if not is_now_or_never else PARTITIONS_PER_REQUEST_MAX
     request = codec.parse_few(frame, position, ctx.api_version, partitions_max)
-    if request is not None and not _opens_many(ctx, request):
+    if request is not None and (is_now_or_never or not _opens_many(ctx, request)):
         written = Written()
         _append_all(ctx, request, request.topics, written)
         return _answer_written(ctx, request, written)
@@ -210,11 +210,12 @@ def _handle_one(ctx: RequestContext, one: codec.OnePartition) -> Chunks | Deferr
             _checked_records(topic, partition, acks, version, records)
         topic.counters.produce_requests += 1
         appended = services.appender.append(topic, partition, records, services.world.clock.now_ms())
+        if type(appended) is Appended:
+            start = (partition.log_or_none or partition.log).log_start_offset
     except OttlaError as error:
         refused = _refused(services, key, index, error, len(records))
         return [_encoded(ctx, [(key, [refused])], failed=True)]
     if type(appended) is Appended:
-        start = (partition.log_or_none or partition.log).log_start_offset
         base_offset, last_offset, append_time, _ = appended
         answer = codec.encode_one(version, ctx.correlation_id, key, index, base_offset, append_time, start)
         if partition.is_sole or acks != ACKS_ALL or partition.high_watermark > last_offset:
@@ -263,6 +264,8 @@ def _append_each(
                     records = _checked_records(topic, partition, acks, version, records)
                 topic.counters.produce_requests += 1
                 appended = append(topic, partition, records, now_ms)
+                if type(appended) is Appended:
+                    start = (partition.log_or_none or partition.log).log_start_offset
             except OttlaError as error:
                 produced.append(_refused(services, key, index, error, len(records or b"")))
                 written.failed = True
@@ -271,7 +274,6 @@ def _append_each(
                 base_offset, last_offset, append_time, _ = appended
                 if acks == ACKS_ALL and not partition.is_sole and partition.high_watermark <= last_offset:
                     written.unreplicated.append((key, produced, len(produced), partition, last_offset + 1))
-                start = (partition.log_or_none or partition.log).log_start_offset
                 produced.append(stored(index, 0, base_offset, append_time, start, rest))
             else:
                 later = _append_later(services, acks, timeout_ms, key, partition, appended)  # type: ignore[arg-type]

@@ -9,9 +9,12 @@ from typing import cast
 import pytest
 
 from ottla.api.deferred import Deferred
+from ottla.log.partition_log import PartitionLog
 from ottla.model.configs.resolve import TopicConfig
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ApiError, ErrorCode
 from ottla.runtime.appending import Appended
+from ottla.runtime.opening import LOGS_INLINE_MAX
+from ottla.runtime.partition import Partition
 from ottla.wire.batch import read_header
 from ottla.wire.produce import ProducedPartition
 from ottla.wire.produce_client import parse_response
@@ -253,6 +256,54 @@ def test_without_space_every_request_is_told_so_and_later_ones_are_stored(group:
         disk.fail_writes = lambda size: None
         sender.receive([sender.frame([(0, batch_of())]) for _ in range(2)])
         assert broker.offsets() == [0, 1]
+
+    run(scenario)
+
+
+class TwoDirectories(Hosted):
+    """The partitions below `failing` lie in a directory that goes offline with the first write that fails."""
+
+    def __init__(self, partitions: int, failing: int) -> None:
+        self._failing = failing
+        super().__init__(partitions=partitions)
+        self.world.disk.makedirs("/spare")
+
+    def _open_log(self, partition: Partition, config: TopicConfig) -> PartitionLog:
+        self._directory = "/data" if partition.index < self._failing else "/spare"
+        if self.failures and self._directory == "/data":
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the directory is offline")
+        return super()._open_log(partition, config)
+
+    def fail_write(self, number: int) -> None:
+        left = [None] * number
+        error = OSError(errno.EIO, "Input/output error")
+        cast(CrashDisk, self.world.disk).fail_writes = lambda size: left.pop() if left else error
+
+
+def test_where_a_directory_fails_what_was_written_to_another_one_is_not_written_again(group: Group) -> None:
+    async def scenario() -> None:
+        failing = LOGS_INLINE_MAX + 1
+        broker = Broker(hosted := TwoDirectories(failing + 3, failing))
+        sender, others = Sender(broker.services, group), range(failing, failing + 3)
+        hosted.fail_write(len(others))
+        sender.receive([sender.frame([(index, batch_of()) for index in [*others, *range(failing)]])])
+        (found,) = rows(await sender.settled())
+        assert [row.error_code for row in found] == [0] * 3 + [ErrorCode.KAFKA_STORAGE_ERROR] * failing
+        assert [row.base_offset - PRIMED for row in found[:3]] == [0] * 3
+        assert [broker.offsets(index) for index in others] == [[0]] * 3
+
+    run(scenario)
+
+
+def test_what_was_written_to_a_directory_that_then_failed_is_refused_and_the_rest_is_answered(group: Group) -> None:
+    async def scenario() -> None:
+        broker = Broker(hosted := TwoDirectories(3, 2))
+        sender = Sender(broker.services, group)
+        hosted.fail_write(2)
+        sender.receive([sender.frame([(index, batch_of()) for index in (2, 0, 1)]) for _ in range(2)])
+        found = [[row.error_code for row in produced] for produced in rows(await sender.settled())]
+        assert found == [[ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.KAFKA_STORAGE_ERROR]] * 2
+        assert broker.offsets(2) == [0, 1]
 
     run(scenario)
 
