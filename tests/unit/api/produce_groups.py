@@ -45,11 +45,18 @@ class Sender:
         """How many requests the group itself has answered."""
 
     def frame(
-        self, parts: Sequence[Part], *, acks: int = 1, version: int = 9, topic: TopicKey = TOPIC, client: str = "shop"
+        self,
+        parts: Sequence[Part],
+        *,
+        acks: int = 1,
+        version: int = 9,
+        topic: TopicKey = TOPIC,
+        client: str = "shop",
+        timeout_ms: int = 1000,
     ) -> memoryview:
         self._correlation_id += 1
         partitions = [(index, bytes(batch)) for index, batch in parts]
-        body = encode_request(version, [(topic, partitions)], acks=acks, timeout_ms=1000)
+        body = encode_request(version, [(topic, partitions)], acks=acks, timeout_ms=timeout_ms)
         return memoryview(bytearray(request_header(0, version, self._correlation_id, client) + body))
 
     def receive(self, frames: Sequence[memoryview]) -> None:
