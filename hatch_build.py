@@ -110,6 +110,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         try:
             return compile_modules(src, into)
         except (Exception, SystemExit) as error:
+            remove_compiled(into)  # Some may have been built.
             if wish == "1":
                 raise
             self.app.display_warning(f"ottla is built without its compiled hot path, so it is slower: {error}")

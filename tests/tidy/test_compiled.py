@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import sysconfig
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -45,6 +46,24 @@ def test_a_broken_rule_is_found(path: str, code: str) -> None:
 def test_each_compiled_source_is_built() -> None:
     modules = {relative(path)[4:-4].replace("/", ".") for path in compiled_sources() if path.suffix == ".pyx"}
     assert modules == set(hook().MODULES)
+
+
+@pytest.mark.parametrize("wish", ["", "1"])
+def test_where_one_module_cannot_be_built_none_is_left(
+    wish: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build, first = hook(), tmp_path / "src" / "ottla" / "wire" / "produced.so"
+    first.parent.mkdir(parents=True)
+
+    def fail_half_way(src: Path, into: Path) -> None:
+        first.touch()
+        raise RuntimeError("the second one does not compile")
+
+    monkeypatch.setattr(build, "compile_modules", fail_half_way)
+    monkeypatch.setenv("OTTLA_COMPILE", wish)
+    with suppress(RuntimeError):
+        build.CustomBuildHook(str(tmp_path), {}, None, None, str(tmp_path), "wheel").initialize("editable", {})
+    assert not first.exists(), "the doctor would take it for all of them"
 
 
 def test_what_is_compiled_is_what_the_sources_say() -> None:
