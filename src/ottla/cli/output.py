@@ -5,10 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from ottla.cli.options import Output
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 Row = Mapping[str, object]
+
+_TEXT_WIDTH_MIN: Final = 12
+"""Text is folded where a terminal is narrow, but not to less than this."""
+_GAP: Final = 3
+"""Between two columns of a table."""
 
 
 def write_rows(rows: Sequence[Row], columns: Sequence[str], output: Output, *, title: str | None = None) -> None:
@@ -63,14 +72,26 @@ def size_text(size_bytes: int) -> str:
 
 def _write_table(rows: Sequence[Row], columns: Sequence[str], title: str | None, *, header: bool = True) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=header, pad_edge=False)
+    width = 0
     for column in columns:
         numeric = bool(rows) and all(isinstance(row.get(column), int) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        longest = max((len(text(row.get(column))) for row in rows), default=0)
+        needed = max(longest if numeric else min(longest, _TEXT_WIDTH_MIN), len(column) if header else 0)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold", min_width=needed)
+        width += needed + _GAP
     for row in rows:
         table.add_row(*(Text(text(row.get(column))) for column in columns))
-    Console(file=sys.stdout).print(table)
+    print_table(table, width)
+
+
+def print_table(table: Table, width_min: int) -> None:
+    """On the whole terminal. One too narrow for the table wraps its lines: a number that is cut up is none any more."""
+    from rich.console import Console
+
+    console = Console(file=sys.stdout)
+    console.width = max(console.width, width_min)
+    console.print(table)

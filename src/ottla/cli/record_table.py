@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ottla.cli.output import print_table
 from ottla.cli.record_format import readable, readable_name, time_text
 from ottla.client.consumer import ConsumedRecord
 
@@ -24,7 +25,7 @@ class RecordTable:
     """Writes a header once and then rows, a long value over several lines."""
 
     def __init__(self, *, keys: bool, headers: bool) -> None:
-        self._console = Console(file=sys.stdout)
+        self._width = Console(file=sys.stdout).width
         self._keys = keys
         self._headers = headers
         self._header_written = False
@@ -34,15 +35,15 @@ class RecordTable:
         table = self._table()
         for record in records:
             table.add_row(*self._cells(record))
-        self._console.print(table)
+        print_table(table, sum(column.width or 0 for column in table.columns) + _GAP * len(table.columns))
         self._header_written = True
 
     def _table(self) -> Table:
         table = Table(box=None, show_header=not self._header_written, padding=(0, _GAP, 0, 0), header_style="bold")
         table.add_column("part.", width=_PARTITION_WIDTH, justify="right")
-        table.add_column("offset", width=_OFFSET_WIDTH, justify="right")
+        table.add_column("offset", width=_OFFSET_WIDTH, justify="right", overflow="fold")
         table.add_column("time", width=_TIME_WIDTH)
-        side = min(_KEY_WIDTH_MAX, max(self._console.width // 5, 8))
+        side = min(_KEY_WIDTH_MAX, max(self._width // 5, 8))
         if self._keys:
             table.add_column("key", width=side, overflow="fold")
         if self._headers:
@@ -53,7 +54,7 @@ class RecordTable:
     def _value_width(self, side: int) -> int:
         fixed = _PARTITION_WIDTH + _OFFSET_WIDTH + _TIME_WIDTH + 4 * _GAP
         sides = (side + _GAP) * (self._keys + self._headers)
-        return max(self._console.width - fixed - sides, 10)
+        return max(self._width - fixed - sides, 10)
 
     def _cells(self, record: ConsumedRecord) -> list[Text]:
         cells = [

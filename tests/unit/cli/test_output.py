@@ -30,6 +30,18 @@ def test_a_table_shows_every_cell(capsys: pytest.CaptureFixture[str]) -> None:
     assert "yes" in shown
 
 
+def test_a_narrow_terminal_cuts_up_no_number(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    columns = ("partition", "leader", "replicas", "isr", "start", "end", "records", "path")
+    row = {"partition": 1, "leader": 3, "replicas": [1, 2], "start": 1_234_567, "end": 7_654_321, "records": 6_419_754}
+    write_rows([row | {"isr": [1], "path": "/var/lib/" + "x" * 40}], columns, Output.TABLE)
+    shown = capsys.readouterr().out
+    assert {*columns, "1234567", "7654321", "6419754"} <= set(shown.split())
+    assert "x" * 40 not in shown
+
+
 def test_pairs_are_written_in_each_manner(capsys: pytest.CaptureFixture[str]) -> None:
     write_pairs({"id": "x", "rack": None}, Output.PLAIN)
     assert capsys.readouterr().out == "id\tx\nrack\t\n"
