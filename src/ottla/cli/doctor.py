@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -71,7 +72,11 @@ def _examine(bootstrap: str, data: Path | None) -> Iterator[Finding]:
 def print_finding(finding: Finding) -> None:
     """On one line, with colour where somebody sees it."""
     line = finding.line()
-    if sys.stdout.isatty():
+    if _in_colour():
         word = finding.health.value
         line = typer.style(word, fg=COLOURS[finding.health], bold=True) + line[len(word) :]
     typer.echo(line)
+
+
+def _in_colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
