@@ -16,7 +16,7 @@ from ottla.cli.port_owner import is_local, port_owner
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
-from ottla.client.errors import CannotConnectError, ClientError
+from ottla.client.errors import CannotConnectError, ClientError, RequestTimeoutError
 from ottla.client.metadata import Broker, TopicMetadata
 from ottla.client.settings import Address, ClientSettings
 
@@ -63,7 +63,9 @@ def _check_protocol(address: Address, settings: ClientSettings) -> Finding:
         with Connection.open(address, settings) as connection:
             missing = [name for key, name in NEEDED_APIS.items() if not connection.supports(key)]
     except ClientError as error:
-        return fail(check, *_other_protocol(address, str(error)))
+        silent = isinstance(error.__cause__, RequestTimeoutError)  # it says to ask this very command
+        reason = f"{address} takes connections and says nothing" if silent else str(error)
+        return fail(check, *_other_protocol(address, reason))
     if missing:
         return fail(check, f"{address} does not serve {', '.join(missing)}", "use a broker's port, not a controller's")
     return ok(check, f"{address} speaks Kafka's protocol")

@@ -75,6 +75,11 @@ def _holds(descriptors: Path, wanted: set[str]) -> bool:
 def _command(proc: Path, pid: int) -> str:
     with contextlib.suppress(OSError):
         words = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
-        shown = " ".join(word.decode(errors="replace") for word in words[:3] if word)
+        shown = _on_one_line(" ".join(word.decode(errors="replace") for word in words[:3] if word))
         return shown if len(shown) <= 60 else shown[:57] + "..."
     return "?"
+
+
+def _on_one_line(text: str) -> str:
+    """A process may be called anything: a program in its command line has line ends, a name may have escapes."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())

@@ -119,6 +119,8 @@ def test_a_port_that_takes_connections_and_says_nothing() -> None:
         for connection in held:
             connection.close()
     assert finding.health is Health.FAIL
+    assert "says nothing" in finding.seen
+    assert "ottla doctor" not in finding.line()
 
 
 @pytest.fixture(autouse=True)
