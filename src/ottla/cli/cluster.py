@@ -45,7 +45,7 @@ def info(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: OutputOption = None) 
     write_pairs(
         {
             "cluster id": described.cluster_id,
-            "controller": described.controller_id,
+            "controller": active_controller(described, quorum),
             "brokers": len(described.brokers),
             "fenced brokers": [broker.node_id for broker in described.fenced],
             "topics": len(topics),
@@ -73,6 +73,12 @@ app.command(epilog=cluster_features.EPILOG)(cluster_features.features)
 app.command("add-voter", epilog=cluster_quorum.ADD_EPILOG)(cluster_quorum.add_voter)
 app.command("remove-voter", epilog=cluster_quorum.REMOVE_EPILOG)(cluster_quorum.remove_voter)
 app.command("new-id", epilog=cluster_quorum.NEW_ID_EPILOG)(cluster_quorum.new_id)
+
+
+def active_controller(described: ClusterDescription, quorum: Quorum | None) -> int:
+    """Who leads the quorum, where there is one: a broker names itself as the controller, since it hands on what it is
+    asked."""
+    return described.controller_id if quorum is None else quorum.leader_id
 
 
 def _quorum_pairs(quorum: Quorum) -> dict[str, object]:
@@ -125,7 +131,7 @@ def _as_json(
 ) -> dict[str, object]:
     return {
         "cluster_id": described.cluster_id,
-        "controller_id": described.controller_id,
+        "controller_id": active_controller(described, quorum),
         "brokers": [
             {"id": broker.node_id, "host": broker.address.host, "port": broker.address.port, "rack": broker.rack}
             for broker in described.brokers
