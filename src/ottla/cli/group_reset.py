@@ -11,11 +11,18 @@ import typer
 
 from ottla.cli.durations import parse_duration_ms, parse_moment_ms
 from ottla.cli.failures import CommandError, Exit, UsageError, say
-from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, OutputOption, chosen_output, connect
+from ottla.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Output,
+    OutputOption,
+    chosen_output,
+    connect,
+    read_input_file,
+)
 from ottla.cli.output import write_json, write_rows
 from ottla.cli.partition_choice import PartitionChoice, chosen_partitions, parse_choice
 from ottla.cli.reset_plan import (
-    FILE_BYTES_MAX,
     PlannedOffset,
     ShiftBy,
     Target,
@@ -109,12 +116,8 @@ def _ago(text: str) -> AtTime:
 
 
 def _read(path: Path, group_id: str) -> dict[TopicPartition, int]:
-    with path.open("rb") as file:
-        content = file.read(FILE_BYTES_MAX + 1)
-    if len(content) > FILE_BYTES_MAX:
-        raise UsageError(f"--from-file {path}: larger than {FILE_BYTES_MAX >> 20} MB")
     try:
-        return read_offsets_file(content.decode(), group_id)
+        return read_offsets_file(read_input_file(path, "--from-file").decode(), group_id)
     except UnicodeDecodeError:
         raise UsageError(f"--from-file {path}: it is not UTF-8") from None
 

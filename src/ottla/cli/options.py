@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
 import typer
@@ -27,6 +28,8 @@ class Output(StrEnum):
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 OUTAGE_SILENCE_SECONDS: Final = 15.0
 """Between two words about the same outage."""
+
+INPUT_FILE_BYTES_MAX: Final = 64 << 20
 
 Bootstrap: TypeAlias = Annotated[
     str,
@@ -91,6 +94,18 @@ def parse_pairs(pairs: Sequence[str] | None, option: str) -> dict[str, str]:
             raise UsageError(f"{option} {pair!r}: write it as KEY=VALUE")
         parsed[key.strip()] = value.strip()
     return parsed
+
+
+def read_input_file(path: Path, option: str) -> bytes:
+    """The file that an option names; a UsageError says why it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(INPUT_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise UsageError(f"{option}: cannot read {path}: {error.strerror}") from error
+    if len(content) > INPUT_FILE_BYTES_MAX:
+        raise UsageError(f"{option} {path}: larger than {INPUT_FILE_BYTES_MAX >> 20} MB")
+    return content
 
 
 def choose(given: Sequence[str] | None, known: Sequence[str], option: str) -> list[str]:

@@ -8,20 +8,17 @@ from pathlib import Path
 from typing import Any, Final, TypeGuard
 
 from ottla.cli.failures import UsageError
+from ottla.cli.options import read_input_file
 from ottla.cli.replica_plan import Move
 from ottla.model.ids import TopicPartition
 
-FILE_BYTES_MAX: Final = 64 << 20
 _VERSION: Final = 1
 _SHAPE: Final = 'write {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2, 3]}]}'
 
 
 def read_plan_file(path: Path, option: str) -> dict[TopicPartition, tuple[int, ...]]:
     """The replicas that a file asks for; a UsageError says what is wrong with it."""
-    with path.open("rb") as file:
-        content = file.read(FILE_BYTES_MAX + 1)
-    if len(content) > FILE_BYTES_MAX:
-        raise UsageError(f"{option} {path}: larger than {FILE_BYTES_MAX >> 20} MB")
+    content = read_input_file(path, option)
     try:
         return parse_plan(content)
     except ValueError as error:

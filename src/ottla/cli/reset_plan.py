@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from ottla.cli.failures import CommandError, UsageError
 from ottla.cli.start_position import OFFSET_MAX, Edge, FromOffset
@@ -14,8 +14,6 @@ from ottla.client.consumer import AtTime
 from ottla.client.group_descriptions import CommittedOffset
 from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.model.ids import TopicPartition
-
-FILE_BYTES_MAX: Final = 64 << 20
 
 
 class ToCurrent(NamedTuple):

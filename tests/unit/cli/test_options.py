@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from ottla.cli.failures import UsageError
+from ottla.cli.group_reset import reset
 from ottla.cli.options import OUTAGE_SILENCE_SECONDS, Outage, connect
+from ottla.cli.reassign_file import read_plan_file
 from ottla.client.errors import CannotConnectError, ClientError
 from tests.unit.client.scripted_broker import TOPIC, ScriptedBroker
 
@@ -38,3 +43,11 @@ def test_an_address_that_never_answered_is_an_error_and_nothing_else(capsys: pyt
     with connect(address) as cluster, pytest.raises(CannotConnectError):
         cluster.topic(TOPIC)
     assert capsys.readouterr().err == ""
+
+
+def test_a_file_that_cannot_be_read_is_a_wrong_command_line_and_names_its_option(tmp_path: Path) -> None:
+    for missing in (tmp_path / "nowhere", tmp_path):
+        with pytest.raises(UsageError, match="--from-file: cannot read"):
+            read_plan_file(missing, "--from-file")
+        with pytest.raises(UsageError, match="--from-file: cannot read"):
+            reset("billing", from_file=missing)
