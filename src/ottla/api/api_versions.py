@@ -1,14 +1,15 @@
 """ApiVersions 0-4: which APIs in which versions, and the feature levels of the cluster.
 
 A version that is not served is answered in version 0 with UNSUPPORTED_VERSION (`server.dispatch` does that), so that
-any client can find out. From version 3 on a client names itself; a name that is none is refused with INVALID_REQUEST,
-as Kafka does.
+any client can find out. Produce is told from version 0 on, as Kafka tells it, though it is served from 3 on: older
+librdkafka (2.0.2 for one) does not compress with gzip, snappy or lz4 otherwise, without a word. From version 3 on a
+client names itself; a name that is none is refused with INVALID_REQUEST, as Kafka does.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.core.controller.feature_levels import KRAFT_VERSION, KRAFT_VERSION_LEVEL, SUPPORTED_FEATURES
 from ottla.model.errors import ErrorCode
@@ -22,11 +23,14 @@ from ottla.wire.messages.api_versions import (
 
 if TYPE_CHECKING:
     from ottla.api.context import RequestContext
+    from ottla.api.entry import Api
     from ottla.core.controller.image import MetadataImage
 
 CLIENT_NAMED_SINCE = 3
 MINIMUM_ZERO_SINCE = 4
 """Older clients fail on a supported feature whose lowest level is 0."""
+PRODUCE: Final = 0
+PRODUCE_TOLD_SINCE: Final = 0
 _NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -64,4 +68,9 @@ def _is_named(request: ApiVersionsRequest) -> bool:
 def _api_keys() -> list[ApiVersion]:
     from ottla.api.table import APIS  # The table holds this handler.
 
-    return [ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version) for api in APIS]
+    return [ApiVersion(api_key=api.key, min_version=_told_min(api), max_version=api.max_version) for api in APIS]
+
+
+def _told_min(api: Api) -> int:
+    """Who takes Produce at its word and sends a version below 3 loses the connection, as with Kafka."""
+    return PRODUCE_TOLD_SINCE if api.key == PRODUCE else api.min_version
