@@ -21,7 +21,8 @@ from tests.unit.wire.damage import damage
 
 Drawn = list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]]
 
-INT64 = st.integers(-(2**62), 2**62)
+INT64 = st.integers(-(2**62), 2**62 - 1)
+"""The difference of any two fits into 64 bits, too."""
 OPTIONAL_BYTES = st.none() | st.binary(max_size=200)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), OPTIONAL_BYTES), max_size=3)
 RECORDS = st.lists(st.tuples(INT64, OPTIONAL_BYTES, OPTIONAL_BYTES, HEADERS), min_size=1, max_size=20)
