@@ -37,8 +37,9 @@ class QuorumLog:
         self.voter_ids: Sequence[int] = ()
         stored = loaded.state
         voted = ReplicaKey(stored.voted_id, stored.voted_directory_id) if stored.voted_id >= 0 else None
-        self.state = ElectionState(loaded.epoch, voted if loaded.epoch == stored.leader_epoch else None)
-        """The epoch and the vote that are on disk, or on their way there."""
+        is_current = loaded.epoch == stored.leader_epoch
+        self.state = ElectionState(loaded.epoch, voted, stored.leader_id) if is_current else ElectionState(loaded.epoch)
+        """The epoch, the vote and who was elected, as they are on disk, or on their way there."""
         self._synced_offset_max: int | None = None
         self._writing = asyncio.Lock()
 

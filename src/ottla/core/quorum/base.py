@@ -52,6 +52,8 @@ class QuorumBase(ABC):
         """Counts the states that were handed out to be stored."""
         self._stored_version = 0
         self.state = ElectionState(state.epoch, state.voted, NO_LEADER)
+        self._elected = state.leader_id
+        """Who was elected in this epoch, as far as this replica ever knew, whether or not it leads now."""
         self.high_watermark = log.latest_snapshot.offset if log.latest_snapshot is not None else 0
         self._leader_high_watermark = -1
         first = now_ms if history.current.is_sole(settings.key) else now_ms + random_below(FIRST_ELECTION_MS_MAX)
@@ -120,10 +122,13 @@ class QuorumBase(ABC):
         if voted is None and epoch == self.epoch:
             voted = self.state.voted
         state = ElectionState(epoch, voted, leader_id)
+        if leader_id != NO_LEADER or epoch != self.epoch:
+            self._elected = leader_id
         if state != self.state:
             self.state = state
             self.state_version += 1
-            self._effects.append(StoreState(self.state_version, state))
+            # Apache Kafka, started on what is stored, would ask for votes again in an epoch that it has led.
+            self._effects.append(StoreState(self.state_version, state._replace(leader_id=self._elected)))
 
     def _change_role(self, role: Role) -> None:
         self.role = role

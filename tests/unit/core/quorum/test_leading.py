@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.core.quorum.effects import AppendVoters, BeginEpochRequest, EpochAnswer, FetchRequest
+from ottla.core.quorum.effects import AppendVoters, BeginEpochRequest, ElectionState, EpochAnswer, FetchRequest
 from ottla.core.quorum.progress import Progress
 from ottla.core.quorum.roles import Leader
 from ottla.core.quorum.voters import Voter
@@ -164,3 +164,19 @@ def test_a_fetch_of_another_epoch_counts_for_nothing(shift: int, error: ErrorCod
 def _progress(leader: Replica) -> Progress:
     assert isinstance(leader.core.role, Leader)
     return leader.core.role.progress
+
+
+def test_who_was_elected_stays_on_disk_when_it_leads_no_more_and_after_a_restart() -> None:
+    """Apache Kafka, started there, would ask for votes in the epoch that it has led, and end with the first answer."""
+    leader = Replica(key(1), THREE, epochs=OLD).lead(2)
+    epoch = leader.core.epoch
+    assert leader.stored == ElectionState(epoch, key(1), 1)
+    leader.core.resign(leader.now_ms)
+    leader.pump()
+    assert (leader.core.role.name, leader.core.leader_id) == ("resigned", -1)
+    assert leader.stored == ElectionState(epoch, key(1), 1)
+    again = leader.again()
+    assert again.core.leader_id == -1, "it leads nobody"
+    assert not again.asked(key(3), epoch, last=(epoch, 100)).granted
+    assert again.asked(key(3), epoch + 1, last=(epoch, 100)).granted
+    assert again.stored == ElectionState(epoch + 1, key(3))
