@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from ottla.log.directory import CLEAN_SHUTDOWN, read_identity
 from ottla.log.disk import Disk
 from ottla.model.errors import StorageError
-from ottla.model.ids import CLUSTER_FILE, METADATA_TOPIC, TopicPartition
+from ottla.model.ids import CLUSTER_FILE
+from ottla.runtime.metadata_log import METADATA_PARTITION
 from ottla.runtime.quorum_state import FILE_NAME, read_quorum_state
-
-METADATA_DIRECTORY = str(TopicPartition(METADATA_TOPIC, 0))
 
 
 def check_ownership(disk: Disk, paths: Iterable[str], metadata_path: str) -> None:
@@ -18,7 +17,7 @@ def check_ownership(disk: Disk, paths: Iterable[str], metadata_path: str) -> Non
     paths = dict.fromkeys((*paths, metadata_path))
     for path in paths:
         _check_is_one_brokers(disk, path)
-    state = read_quorum_state(disk, f"{metadata_path}/{METADATA_DIRECTORY}/{FILE_NAME}")
+    state = read_quorum_state(disk, f"{metadata_path}/{METADATA_PARTITION}/{FILE_NAME}")
     if state is not None and state.is_kafkas:
         for path in paths:
             _check_was_left(disk, path)
@@ -37,7 +36,7 @@ def _check_is_one_brokers(disk: Disk, path: str) -> None:
     except OSError:
         return  # opening it finds that out, too, and may go on without it
     # A new identity would not be among the voters of that log, and wait for them for ever.
-    if not is_marked and disk.exists(f"{path}/{METADATA_DIRECTORY}"):
+    if not is_marked and disk.exists(f"{path}/{METADATA_PARTITION}"):
         raise StorageError(
             path,
             "meta.properties, which says whose data this is, is missing or damaged: bring that file back, or start "
